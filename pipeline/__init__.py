@@ -1,0 +1,35 @@
+"""What flows through Callahead, and how stages are joined. Knows nothing of HTTP servers."""
+
+from pipeline.errors import CallaheadError, PlanError, RegistryError, StreamFailure
+from pipeline.items import Chunk, End, Item, SideEvent, StreamError, Verbatim
+from pipeline.observer import Observer
+from pipeline.plan import DEFAULT_STAGES, Plan, make_plan
+from pipeline.registry import StageRegistry
+from pipeline.sse import Frame, SseDecoder, sse_frame
+from pipeline.stage import EventStyle, Flow, NoOptions, RequestContext, Stage
+
+__all__ = [
+    "DEFAULT_STAGES",
+    "CallaheadError",
+    "Chunk",
+    "End",
+    "EventStyle",
+    "Flow",
+    "Frame",
+    "Item",
+    "NoOptions",
+    "Observer",
+    "Plan",
+    "PlanError",
+    "RegistryError",
+    "RequestContext",
+    "SideEvent",
+    "SseDecoder",
+    "Stage",
+    "StageRegistry",
+    "StreamError",
+    "StreamFailure",
+    "Verbatim",
+    "make_plan",
+    "sse_frame",
+]

@@ -1,0 +1,70 @@
+"""One request's pipeline: a source, its stages and their channels in one nursery."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import trio
+
+from pipeline.driver import run_stage
+from pipeline.items import Item
+from pipeline.stage import Stage
+
+__all__ = ["Source", "open_pipeline"]
+
+Source: TypeAlias = Callable[[trio.MemorySendChannel[list[Item]]], Awaitable[None]]
+"""Sends bursts until the stream ends, then returns. It closes nothing; ``BrokenResourceError`` from ``send`` means
+that downstream is done."""
+
+CHANNEL_BURSTS = 0
+"""Room for bursts between two stages. With none, a stage holds one burst and a slow client is felt at the source."""
+
+
+@asynccontextmanager
+async def open_pipeline(
+    source: Source, stages: Sequence[tuple[str, Stage]]
+) -> AsyncIterator[trio.MemoryReceiveChannel[list[Any]]]:
+    """Run a source through stages, each in a task of its own; yields the channel that the last one sends to.
+
+    The nursery is the request: leaving the block, for whatever reason, cancels and awaits every task and closes every
+    channel. An error of the source itself leaves the block as it is, not as a group; errors of stages arrive in band.
+
+    Args:
+        source: where the items come from.
+        stages: names and stages in running order.
+    """
+    try:
+        async with trio.open_nursery() as nursery:
+            send, receive = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
+            nursery.start_soon(_run_source, source, send, name="source")
+            for name, stage in stages:
+                send, after = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
+                nursery.start_soon(run_stage, stage, name, receive, send, name=f"stage {name}")
+                receive = after
+            with receive:
+                yield receive
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        _raise_first(group)
+
+
+async def _run_source(source: Source, send: trio.MemorySendChannel[list[Any]]) -> None:
+    with send:
+        try:
+            await source(send)
+        except trio.BrokenResourceError:
+            return  # downstream is done
+
+
+def _raise_first(group: BaseExceptionGroup[BaseException]) -> None:
+    """Make one error of a nursery's group: never let a group reach a web framework (traps, 11 and H10)."""
+    cancelled, errors = group.split(trio.Cancelled)
+    if errors is None:
+        assert cancelled is not None
+        raise cancelled
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    raise first from group

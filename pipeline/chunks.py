@@ -1,0 +1,133 @@
+"""Reading and editing a chunk whose shape nobody guarantees.
+
+Real chunks lack keys, carry nulls and hold any JSON value anywhere (recorded: spec, real-streams). The readers here
+answer for every shape; the writers copy the path down to what they change and keep everything else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+
+from pipeline.items import Chunk, Payload
+
+__all__ = [
+    "choice_key",
+    "choices_of",
+    "delta_of",
+    "encode_json",
+    "error_of",
+    "exact_payload",
+    "finish_reason_of",
+    "numbered_choices",
+    "parse_json",
+    "replace_choices",
+    "replace_delta",
+]
+
+# orjson reads an integer of more than 64 bits as a float.
+_LONG_INTEGER: Final = re.compile(rb"\d{19}")
+
+
+def parse_json(data: bytes) -> Any:
+    """Any JSON value, read once and fast; what orjson refuses (``NaN``, lone surrogates) the standard library reads.
+
+    Raises:
+        ValueError: it is not JSON in UTF-8.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(data.decode("utf-8", "surrogatepass"))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def encode_json(value: Any) -> bytes:
+    """Compact JSON in UTF-8; escaped ASCII where a lone surrogate makes UTF-8 impossible. Never raises for JSON."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # a lone surrogate, an integer over 64 bits, depth over 254
+        pass
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def exact_payload(chunk: Chunk) -> Payload:
+    """The payload to build an edit from: as ``chunk.payload``, but with integers of any length as they came."""
+    if chunk.raw is None or _LONG_INTEGER.search(chunk.raw) is None:
+        return chunk.payload
+    start, end = chunk.raw.find(b"{"), chunk.raw.rfind(b"}") + 1
+    try:
+        payload = json.loads(chunk.raw[start:end])
+    except (ValueError, RecursionError):  # several data lines, or longer than int() takes
+        return chunk.payload
+    return payload if isinstance(payload, dict) else chunk.payload
+
+
+def choices_of(payload: Payload) -> Sequence[Any]:
+    """The list of choices, empty where there is none."""
+    choices = payload.get("choices")
+    return choices if isinstance(choices, list) else ()
+
+
+def delta_of(choice: Any) -> Payload | None:
+    """The delta object of a choice, or none."""
+    if not isinstance(choice, dict):
+        return None
+    delta = choice.get("delta")
+    return delta if isinstance(delta, dict) else None
+
+
+def choice_key(choice: Payload) -> int | str:
+    """What tells a choice from its siblings: its index; 0 where that is absent or of no use."""
+    index = choice.get("index", 0)
+    return index if isinstance(index, (int, str)) else 0
+
+
+def usable_index(value: Any) -> int | None:
+    """A non-negative integer, or none; ``True`` is no number."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def numbered_choices(payload: Payload) -> Iterator[tuple[int | None, Payload]]:
+    """Each choice object with its index; none where the index is not a non-negative integer, 0 where it is absent."""
+    for choice in choices_of(payload):
+        if isinstance(choice, dict):
+            yield usable_index(choice.get("index", 0)), choice
+
+
+def finish_reason_of(choice: Payload) -> str | None:
+    """The finish reason, or none. An empty text or another type is none."""
+    reason = choice.get("finish_reason")
+    return reason if isinstance(reason, str) and reason else None
+
+
+def error_of(payload: Payload) -> Any:
+    """What the upstream says went wrong: the ``error`` of a chunk, or vLLM's ``{"object": "error", ...}``; else none.
+
+    ``"error": null`` is no error (openai-go thinks otherwise; servers that send it do not).
+    """
+    error = payload.get("error")
+    if error is not None:
+        return error
+    return payload if payload.get("object") == "error" else None
+
+
+def replace_choices(payload: Payload, choices: list[Any]) -> Payload:
+    """The payload with other choices, everything else kept, key order too."""
+    return {**payload, "choices": choices}
+
+
+def replace_delta(choice: Payload, delta: Payload) -> Payload:
+    """The choice with another delta, everything else kept, key order too."""
+    return {**choice, "delta": delta}

@@ -1,0 +1,50 @@
+"""Whether a stream that ended is whole: every choice that it opened has finished."""
+
+from __future__ import annotations
+
+from pipeline.chunks import choice_key, error_of
+from pipeline.errors import StreamCut
+from pipeline.items import Payload
+
+__all__ = ["Completeness"]
+
+
+class Completeness:
+    """Watches the chunks of one response.
+
+    ``[DONE]`` is no test for it: several providers never send it, and some send it after a cut
+    (spec, real-streams, 6).
+    """
+
+    def __init__(self) -> None:
+        self._open: set[int | str] = set()
+        self._finished: set[int | str] = set()
+        self.failed = False
+        """The upstream itself reported an error."""
+
+    def see(self, payload: Payload) -> None:
+        """Note what a chunk opens and finishes."""
+        if "error" in payload and error_of(payload) is not None:
+            self.failed = True
+        choices = payload.get("choices")
+        if not isinstance(choices, list):
+            return
+        for choice in choices:
+            if not isinstance(choice, dict):
+                continue
+            key = choice_key(choice)
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:
+                self._finished.add(key)
+                self._open.discard(key)
+            elif key not in self._finished:
+                self._open.add(key)
+
+    def cut(self) -> StreamCut | None:
+        """What a clean end without ``[DONE]`` means now: a failure, or none if all is well."""
+        if self._open:
+            names = ", ".join(str(key) for key in sorted(self._open, key=str))
+            return StreamCut(f"the upstream ended the stream before choice {names} had finished")
+        if not self._finished:
+            return StreamCut("the upstream ended the stream before it sent any choice")
+        return None

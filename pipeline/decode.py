@@ -1,0 +1,114 @@
+"""Frames to items: what each frame of an upstream is.
+
+==============================================  ==========================
+frame                                           item
+==============================================  ==========================
+``data: [DONE]``                                ``End``
+``data`` holds a JSON object                    ``Chunk``
+the same, an error without ``choices``          ``StreamError`` with its bytes
+``event: error`` with any data                  ``StreamError`` with its bytes
+another event name, comment, other data         ``Verbatim``
+==============================================  ==========================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.chunks import error_of, parse_json
+from pipeline.errors import FrameTooLong, UpstreamReported
+from pipeline.items import Chunk, End, Item, StreamError, Verbatim
+from pipeline.sse import MAX_FRAME_BYTES, Frame, SseDecoder
+
+__all__ = ["ItemDecoder", "item_of"]
+
+
+class ItemDecoder:
+    """Bytes of an upstream's body in any cut to items.
+
+    ``ended`` is true once nothing more counts: after ``[DONE]``, or after a frame over the limit.
+    """
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._frames = SseDecoder(max_frame_bytes)
+        self.ended = False
+
+    def feed(self, data: bytes) -> list[Item]:
+        """The items that ``data`` completes. A frame over the limit ends the stream with a ``StreamError``."""
+        if self.ended:
+            return []
+        try:
+            return self._items(self._frames.feed(data))
+        except FrameTooLong as error:
+            items = self._items(list(error.frames))
+            if not self.ended:
+                self.ended = True
+                items.append(StreamError(error))
+            return items
+
+    def close(self) -> list[Item]:
+        """The last item, where the body ended without a blank line.
+
+        A frame that was cut in the middle of its data is left out, as the standard says: it could only hurt whoever
+        parses it.
+        """
+        frame = None if self.ended else self._frames.close()
+        if frame is None:
+            return []
+        item = item_of(frame)
+        if isinstance(item, Verbatim) and frame.data:
+            return []
+        ending = b"\n" if frame.raw.endswith((b"\n", b"\r")) else b"\n\n"
+        return self._items([Frame(frame.raw + ending, frame.data, frame.event)])
+
+    def _items(self, frames: list[Frame]) -> list[Item]:
+        items: list[Item] = []
+        for frame in frames:
+            item = item_of(frame)
+            items.append(item)
+            if type(item) is End:
+                self.ended = True
+                break
+        return items
+
+
+def item_of(frame: Frame) -> Item:
+    """The item that a frame is."""
+    data = frame.data
+    if not data or (frame.event and frame.event not in ("message", "error")):
+        return Verbatim(frame)
+    if data[:6] == b"[DONE]" and data.strip() == b"[DONE]":
+        raw = frame.raw
+        # A read may have ended between the CR and the LF of the last line end: the LF is sure to follow.
+        return End(raw + b"\n" if raw.endswith(b"\r\n\r") else raw)
+    try:
+        payload = parse_json(data)
+    except ValueError:
+        payload = None
+    if frame.event == "error":
+        return StreamError(_reported(payload, data), frame.raw)
+    if type(payload) is not dict:
+        return Verbatim(frame)
+    if ("error" in payload or payload.get("object") == "error") and not isinstance(payload.get("choices"), list):
+        error = error_of(payload)
+        if error is not None:
+            return StreamError(_reported(error, data), frame.raw)
+    return Chunk(payload, frame.raw)
+
+
+def _reported(error: Any, data: bytes) -> UpstreamReported:
+    """The upstream's error in our words, for log, capture and non-streaming answers."""
+    if isinstance(error, dict) and isinstance(error.get("error"), (dict, str)):
+        error = error["error"]
+    if isinstance(error, str):
+        return UpstreamReported(error)
+    if not isinstance(error, dict):
+        return UpstreamReported(data[:500].decode(errors="replace"))
+    message = error.get("message")
+    failure = UpstreamReported(message if isinstance(message, str) else data[:500].decode(errors="replace"))
+    if isinstance(error.get("type"), str):
+        failure.type = error["type"]
+    code = error.get("code")
+    if isinstance(code, int) and 400 <= code < 600:  # noqa: PLR2004 - HTTP's error statuses
+        failure.status = code
+    return failure

@@ -1,0 +1,185 @@
+"""Server-sent events: bytes in any cut to frames that keep their bytes, and text to frames.
+
+The rules are WHATWG HTML, section 9.2.6 (https://html.spec.whatwg.org/multipage/server-sent-events.html). Beyond
+them, every frame keeps the exact bytes it came in, so that it can be passed on untouched: the ``raw`` of all frames
+joined is the input.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import attrs
+
+from pipeline.errors import FrameTooLong
+
+__all__ = ["MAX_FRAME_BYTES", "Frame", "SseDecoder", "sse_frame"]
+
+MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
+"""The default limit of one frame. The longest recorded frame of a provider has 26 KB; an image or audio part in one
+delta stays below 8 MiB."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+# Atomic groups: a lone CRLF must not be read as CR and LF, two line ends.
+_BLANK_LINE: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+# How far before the end of a searched buffer a blank line may begin: CRLF and CR.
+_OVERLAP: Final = 3
+
+
+@attrs.frozen(eq=False, slots=True)
+class Frame:
+    """One event as it came."""
+
+    raw: bytes
+    """Every byte of it, blank line and all."""
+    data: bytes | None
+    """The ``data`` lines joined by LF, or none where there is no such line."""
+    event: str | None = None
+    """The event's name; none and ``""`` mean ``message``."""
+    last_event_id: str | None = None
+    """The ``id`` field."""
+    retry: int | None = None
+    """The ``retry`` field, milliseconds."""
+
+
+def sse_frame(data: bytes, event: str | None = None) -> bytes:
+    """A frame as Callahead writes it: LF only, one ``data`` line, no ``id``, no ``retry``.
+
+    Args:
+        data: JSON text without raw line breaks, or ``[DONE]``.
+        event: the event's name, for a named frame.
+    """
+    if event is None:
+        return b"data: %b\n\n" % data
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), data)
+
+
+class SseDecoder:
+    """Cuts a byte stream into frames, whatever the cut of its reads.
+
+    A frame is given out with its blank line's last byte; where that is a CR, an LF that follows later opens the next
+    frame's ``raw``, so that nothing waits for a byte that may never come.
+
+    Args:
+        max_frame_bytes: the longest frame that is accepted, and so the most that is ever kept.
+    """
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._limit = max_frame_bytes
+        self._buffer = bytearray()
+        self._searched = 0
+        self._at_start = True
+        self._after_cr = False
+        self._stray_lf = b""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that ``data`` completes.
+
+        Raises:
+            FrameTooLong: a frame is longer than the limit. The frames before it are in the error's ``frames``.
+        """
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[:1] == b"\n":
+                self._stray_lf = b"\n"
+                data = data[1:]
+        if not self._buffer and not self._at_start and b"\r" not in data:
+            return self._feed_whole_lines(data)
+        self._buffer += data
+        if self._at_start and len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
+            return []
+        return self._search()
+
+    def close(self) -> Frame | None:
+        """The last event, if the stream ended without its blank line; its ``raw`` is not completed."""
+        tail = bytes(self._buffer)
+        self._buffer.clear()
+        self._searched = 0
+        if not tail:
+            return None
+        return self._frame(tail)
+
+    def _feed_whole_lines(self, data: bytes) -> list[Frame]:
+        """Nothing is pending and all line ends are LF: nearly every read of nearly every server."""
+        *blocks, rest = data.split(b"\n\n")
+        frames: list[Frame] = []
+        for block in blocks:
+            if len(block) + 2 > self._limit:
+                raise self._too_long(frames)
+            frames.append(self._frame(block + b"\n\n"))
+        if rest:
+            self._keep(rest, frames)
+        return frames
+
+    def _search(self) -> list[Frame]:
+        frames: list[Frame] = []
+        buffer, start = self._buffer, 0
+        position = max(0, self._searched - _OVERLAP)
+        while found := _BLANK_LINE.search(buffer, position):
+            end = found.end()
+            if end - start > self._limit:
+                raise self._too_long(frames)
+            frames.append(self._frame(bytes(buffer[start:end])))
+            start = position = end
+        if frames and start == len(buffer):
+            self._after_cr = buffer[-1:] == b"\r"
+        rest = bytes(buffer[start:]) if start else None
+        if rest is None:
+            if len(buffer) > self._limit:
+                raise self._too_long(frames)
+            self._searched = len(buffer)
+        else:
+            buffer.clear()
+            self._keep(rest, frames)
+        return frames
+
+    def _keep(self, rest: bytes, frames: list[Frame]) -> None:
+        if len(rest) > self._limit:
+            raise self._too_long(frames)
+        self._buffer += rest
+        self._searched = len(rest)
+
+    def _too_long(self, frames: list[Frame]) -> FrameTooLong:
+        self._buffer.clear()
+        self._searched = 0
+        error = FrameTooLong(self._limit)
+        error.frames = frames
+        return error
+
+    def _frame(self, raw: bytes) -> Frame:
+        text = raw
+        if self._at_start:
+            self._at_start = False
+            text = raw.removeprefix(_BOM)
+        if self._stray_lf:
+            raw = self._stray_lf + raw
+            self._stray_lf = b""
+        if text.startswith(b"data: ") and text.endswith(b"\n\n"):
+            data = text[6:-2]
+            if b"\n" not in data and b"\r" not in data:
+                return Frame(raw, data)
+        return _parse(raw, text)
+
+
+def _parse(raw: bytes, text: bytes) -> Frame:
+    """Read a frame field by field: WHATWG, "interpreting an event stream"."""
+    data: list[bytes] = []
+    event = last_event_id = retry = None
+    for line in _LINE_END.split(text):
+        name, colon, value = line.partition(b":")
+        if not name:  # a blank line or a comment
+            continue
+        if colon and value[:1] == b" ":
+            value = value[1:]
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value.decode(errors="replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                last_event_id = value.decode(errors="replace")
+        elif name == b"retry" and value.isascii() and value.isdigit():
+            retry = int(value[:18])
+    return Frame(raw, b"\n".join(data) if data else None, event, last_event_id, retry)

@@ -1,0 +1,107 @@
+"""The stage contract.
+
+A stage is a state machine without I/O, clock or await, made fresh for each request. ``pipeline.driver`` runs it
+between two memory channels. It keeps four promises, which ``pipeline.testing.check_conformance`` verifies:
+
+* how the items are cut into bursts does not matter;
+* ordinary frames are never reordered, merged, or delayed until a later one arrives;
+* what it keeps is bounded by its options;
+* it is silent after ``close`` and once it is ``finished``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import attrs
+import trio
+
+from pipeline.items import Item
+from pipeline.observer import Observer
+
+__all__ = ["EventStyle", "Flow", "NoOptions", "RequestContext", "Stage"]
+
+
+class Flow(enum.Enum):
+    """What a stage takes or gives."""
+
+    ITEMS = "items"
+    BYTES = "bytes"
+
+
+class EventStyle(enum.Enum):
+    """How side events look on the wire (DESIGN, section 1)."""
+
+    NAMED = "named"
+    CHUNK = "chunk"
+
+
+@attrs.frozen
+class NoOptions:
+    """The options of a stage that has none."""
+
+
+@attrs.frozen(eq=False)
+class RequestContext:
+    """What a stage may know of the request that it is made for."""
+
+    request: Mapping[str, Any] = attrs.field(factory=dict)
+    """The parsed request body."""
+    events: frozenset[str] = frozenset()
+    """The side events that are in force for this request."""
+    event_style: EventStyle = EventStyle.NAMED
+    """How side events are written."""
+    request_id: str = ""
+    """The id that client, log and upstream know the request by."""
+    observer: Observer = attrs.field(factory=Observer)
+    """Told what the stages see."""
+
+
+class Stage:
+    """One step of the handler. Subclass it, set ``Options`` if it has any, and override ``feed``.
+
+    The first line of the subclass's docstring is its description in ``callahead stages``.
+    """
+
+    Options: ClassVar[type[Any]] = NoOptions
+    """An attrs class: every attribute has a default and is a key of ``[stages.NAME]``."""
+    takes: ClassVar[Flow] = Flow.ITEMS
+    gives: ClassVar[Flow] = Flow.ITEMS
+    precedes: ClassVar[Mapping[str, str]] = {}
+    """Stages that may only stand behind this one, each with the reason."""
+
+    finished: bool = False
+    """Set by a stage once nothing more may follow: the driver then ends the stream on both sides."""
+
+    def __init__(self, options: Any, context: RequestContext) -> None:
+        self.options = options
+        self.context = context
+
+    @classmethod
+    def is_idle(cls, options: Any, context: RequestContext) -> bool:  # noqa: ARG003 - for subclasses
+        """Whether the stage has nothing to do in this request, and is left out of its pipeline."""
+        return False
+
+    def feed(self, item: Item) -> Iterable[Any]:
+        """Take one item, give none to many. Called in order; never after ``close``."""
+        return (item,)
+
+    def close(self) -> Iterable[Any]:
+        """The source has ended: give what is left. Called at most once; not after a cancellation."""
+        return ()
+
+    async def run(
+        self,
+        receive: trio.MemoryReceiveChannel[list[Any]],
+        send: trio.MemorySendChannel[list[Any]],
+    ) -> None:
+        """Move bursts from ``receive`` to ``send`` until the end. Override it in a stage that must await.
+
+        Checkpoints. Whoever overrides it leaves closing the channels to the caller, lets ``Cancelled`` pass, and
+        treats ``trio.BrokenResourceError`` from ``send`` as "downstream is done".
+        """
+        from pipeline.driver import move_bursts  # noqa: PLC0415 - the driver is written against this contract
+
+        await move_bursts(self, receive, send)

@@ -1,0 +1,1 @@
+"""Sources of completions behind one protocol: http, httpx2, replay."""

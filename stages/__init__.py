@@ -1,0 +1,1 @@
+"""What is done to a stream, one file a stage. Knows only the pipeline."""
