@@ -52,10 +52,12 @@ async def open_pipeline(
 
 async def _run_source(source: Source, send: trio.MemorySendChannel[list[Any]]) -> None:
     with send:
+        await trio.lowlevel.checkpoint()
         try:
             await source(send)
         except trio.BrokenResourceError:
-            return  # downstream is done
+            if send.statistics().open_receive_channels:
+                raise  # no: downstream is there, so something of the source's own is broken
 
 
 def _raise_first(group: BaseExceptionGroup[BaseException]) -> None:

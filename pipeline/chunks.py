@@ -7,15 +7,17 @@ answer for every shape; the writers copy the path down to what they change and k
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import orjson
 
 from pipeline.items import Chunk, Payload
 
 __all__ = [
+    "MAX_CHOICES",
     "choice_key",
     "choices_of",
     "delta_of",
@@ -29,8 +31,23 @@ __all__ = [
     "replace_delta",
 ]
 
+MAX_CHOICES: Final = 1024
+"""How many choices of one response are told apart; OpenAI's API allows 128. What needs state leaves the rest alone."""
+
 # orjson reads an integer of more than 64 bits as a float.
 _LONG_INTEGER: Final = re.compile(rb"\d{19}")
+
+
+class _WrittenNumber(float):
+    """A number that no float holds (``NaN``, ``Infinity``, ``1e999``), with the text it came as."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
 
 def parse_json(data: bytes) -> Any:
@@ -42,24 +59,15 @@ def parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        pass
-    try:
-        return json.loads(data.decode("utf-8", "surrogatepass"))
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+        return _parse_exactly(data)
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON in UTF-8; escaped ASCII where a lone surrogate makes UTF-8 impossible. Never raises for JSON."""
+    """Compact JSON in UTF-8; a text with a lone surrogate is escaped to ASCII. Never raises for what was parsed."""
     try:
         return orjson.dumps(value)
-    except TypeError:  # a lone surrogate, an integer over 64 bits, depth over 254
-        pass
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+    except TypeError:  # a lone surrogate, an integer over 64 bits, a number as written, depth over 254
+        return _encode_exactly(value)
 
 
 def exact_payload(chunk: Chunk) -> Payload:
@@ -68,10 +76,54 @@ def exact_payload(chunk: Chunk) -> Payload:
         return chunk.payload
     start, end = chunk.raw.find(b"{"), chunk.raw.rfind(b"}") + 1
     try:
-        payload = json.loads(chunk.raw[start:end])
-    except (ValueError, RecursionError):  # several data lines, or longer than int() takes
+        payload = _parse_exactly(chunk.raw[start:end])
+    except ValueError:  # several data lines, or longer than int() takes
         return chunk.payload
     return payload if isinstance(payload, dict) else chunk.payload
+
+
+def _parse_exactly(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8", "surrogatepass"), parse_float=_read_float, parse_constant=_WrittenNumber)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _read_float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _WrittenNumber(text)
+
+
+def _encode_exactly(value: Any) -> bytes:
+    """Without recursion, since a payload may be nested deeper than the interpreter's stack."""
+    parts: list[bytes] = []
+    pending: list[tuple[bool, Any]] = [(False, value)]
+    while pending:
+        is_written, item = pending.pop()
+        if is_written:
+            parts.append(item)
+        elif isinstance(item, dict) and item:
+            inner: list[tuple[bool, Any]] = []
+            for key, child in item.items():
+                inner += (True, (b"," if inner else b"{") + _encode_leaf(key) + b":"), (False, child)
+            pending.append((True, b"}"))
+            pending += reversed(inner)
+        elif isinstance(item, list) and item:
+            pending.append((True, b"]"))
+            for position in range(len(item) - 1, -1, -1):
+                pending += (False, item[position]), (True, b"," if position else b"[")
+        else:
+            parts.append(_encode_leaf(item))
+    return b"".join(parts)
+
+
+def _encode_leaf(value: Any) -> bytes:
+    if isinstance(value, _WrittenNumber):
+        return value.text.encode()
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
 
 
 def choices_of(payload: Payload) -> Sequence[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.chunks import choice_key, error_of
+from pipeline.chunks import MAX_CHOICES, choice_key, error_of
 from pipeline.errors import StreamCut
 from pipeline.items import Payload
 
@@ -24,7 +24,7 @@ class Completeness:
 
     def see(self, payload: Payload) -> None:
         """Note what a chunk opens and finishes."""
-        if "error" in payload and error_of(payload) is not None:
+        if ("error" in payload or payload.get("object") == "error") and error_of(payload) is not None:
             self.failed = True
         choices = payload.get("choices")
         if not isinstance(choices, list):
@@ -35,9 +35,10 @@ class Completeness:
             key = choice_key(choice)
             reason = choice.get("finish_reason")
             if isinstance(reason, str) and reason:
-                self._finished.add(key)
                 self._open.discard(key)
-            elif key not in self._finished:
+                if len(self._finished) < MAX_CHOICES:
+                    self._finished.add(key)
+            elif key not in self._finished and len(self._open) < MAX_CHOICES:
                 self._open.add(key)
 
     def cut(self) -> StreamCut | None:

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from pipeline.chunks import error_of, parse_json
 from pipeline.errors import FrameTooLong, UpstreamReported
 from pipeline.items import Chunk, End, Item, StreamError, Verbatim
 from pipeline.sse import MAX_FRAME_BYTES, Frame, SseDecoder
 
-__all__ = ["ItemDecoder", "item_of"]
+__all__ = ["ItemDecoder", "item_of", "reported_failure"]
 
 
 class ItemDecoder:
@@ -55,11 +57,11 @@ class ItemDecoder:
         frame = None if self.ended else self._frames.close()
         if frame is None:
             return []
-        item = item_of(frame)
-        if isinstance(item, Verbatim) and frame.data:
-            return []
-        ending = b"\n" if frame.raw.endswith((b"\n", b"\r")) else b"\n\n"
-        return self._items([Frame(frame.raw + ending, frame.data, frame.event)])
+        if frame.raw.strip(b"\r\n"):
+            ending = b"\n" if frame.raw.endswith(b"\n") else b"\n\n"  # CR and LF would be one line end
+            frame = attrs.evolve(frame, raw=frame.raw + ending)
+        items = self._items([frame])
+        return [] if isinstance(items[0], Verbatim) and frame.data is not None else items
 
     def _items(self, frames: list[Frame]) -> list[Item]:
         items: list[Item] = []
@@ -86,18 +88,23 @@ def item_of(frame: Frame) -> Item:
     except ValueError:
         payload = None
     if frame.event == "error":
-        return StreamError(_reported(payload, data), frame.raw)
+        return StreamError(reported_failure(payload, data), frame.raw)
     if type(payload) is not dict:
         return Verbatim(frame)
     if ("error" in payload or payload.get("object") == "error") and not isinstance(payload.get("choices"), list):
         error = error_of(payload)
         if error is not None:
-            return StreamError(_reported(error, data), frame.raw)
+            return StreamError(reported_failure(error, data), frame.raw)
     return Chunk(payload, frame.raw)
 
 
-def _reported(error: Any, data: bytes) -> UpstreamReported:
-    """The upstream's error in our words, for log, capture and non-streaming answers."""
+def reported_failure(error: Any, data: bytes) -> UpstreamReported:
+    """The upstream's error in our words, for log, capture and non-streaming answers.
+
+    Args:
+        error: what ``pipeline.chunks.error_of`` gave, or any JSON value.
+        data: the text that it came in, for an error without a message.
+    """
     if isinstance(error, dict) and isinstance(error.get("error"), (dict, str)):
         error = error["error"]
     if isinstance(error, str):

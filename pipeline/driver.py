@@ -24,25 +24,28 @@ async def run_stage(
     receive: trio.MemoryReceiveChannel[list[Any]],
     send: trio.MemorySendChannel[list[Any]],
 ) -> None:
-    """Run a stage until its source ends, it is finished, or downstream is done; close both channels whatever comes.
+    """Run a stage until its source ends, it is finished, or downstream is done; then close both channels.
 
     A stage that raises ends the stream with a ``StreamError`` that names it, or with the error frame itself if it is
     the encoder; the stages before it find their channel closed and stop. Checkpoints. On cancellation both channels
     are closed and nothing more is sent.
     """
     with receive, send:
+        await trio.lowlevel.checkpoint()
         try:
             await stage.run(receive, send)
-        except trio.BrokenResourceError:
-            return  # downstream is done
-        except Exception as error:  # noqa: BLE001 - a stage is anybody's code; it may end its own request only
+        except Exception as error:  # noqa: BLE001 - anybody's code may end its own request only
+            if isinstance(error, trio.BrokenResourceError) and not send.statistics().open_receive_channels:
+                return  # downstream is done
             failure = error if isinstance(error, StreamFailure) else StageFailed(name, error)
             stage.context.observer.stage_failed(name, error)
-            receive.close()
-            try:
-                await send.send([_last_words(failure, stage.gives)])
-            except trio.BrokenResourceError:
-                return
+        else:
+            return
+        receive.close()
+        try:
+            await send.send([_last_words(failure, stage.gives)])
+        except trio.BrokenResourceError:
+            return
 
 
 async def move_bursts(
@@ -52,36 +55,48 @@ async def move_bursts(
 ) -> None:
     """The body of ``Stage.run``: receive a burst, feed its items in order, send what came of it.
 
-    Waits only when there is nothing to take or no room to give; a wait is a checkpoint. What a stage gave before it
-    raised is sent before the error is.
+    Checkpoints; after that it waits only when there is nothing to take or no room to give. What a stage gave
+    before it raised is sent before the error is raised again.
 
     Raises:
         trio.BrokenResourceError: downstream is done.
     """
-    feed = stage.feed
-    while True:
+    await trio.lowlevel.checkpoint()
+    burst: list[Any] | None = []
+    while burst is not None and not stage.finished:
         try:
-            burst = receive.receive_nowait()
-        except trio.WouldBlock:
             try:
+                burst = receive.receive_nowait()
+            except trio.WouldBlock:
                 burst = await receive.receive()
-            except trio.EndOfChannel:
-                break
+            burst = _take_more(burst, receive)
         except trio.EndOfChannel:
-            break
-        out: list[Any] = []
-        try:
-            for item in _take_more(burst, receive):
+            burst = None
+        out, error = _outcome(stage, burst)
+        if out:
+            try:
+                send.send_nowait(out)
+            except trio.WouldBlock:
+                await send.send(out)
+        if error is not None:
+            raise error
+
+
+def _outcome(stage: Stage, burst: list[Any] | None) -> tuple[list[Any], Exception | None]:
+    """What a stage makes of a burst, or of the end of its source, and what it raised after that."""
+    out: list[Any] = []
+    try:
+        if burst is None:
+            out += stage.close()
+        else:
+            feed = stage.feed
+            for item in burst:
                 out += feed(item)
                 if stage.finished:
                     break
-        except Exception:
-            await _send(out, send)
-            raise
-        await _send(out, send)
-        if stage.finished:
-            return
-    await _send(list(stage.close()), send)
+    except Exception as error:  # noqa: BLE001 - raised again by the caller
+        return out, error
+    return out, None
 
 
 def _take_more(burst: list[Any], receive: trio.MemoryReceiveChannel[list[Any]]) -> list[Any]:
@@ -92,15 +107,6 @@ def _take_more(burst: list[Any], receive: trio.MemoryReceiveChannel[list[Any]]) 
         except (trio.WouldBlock, trio.EndOfChannel):
             break
     return burst
-
-
-async def _send(out: list[Any], send: trio.MemorySendChannel[list[Any]]) -> None:
-    if not out:
-        return
-    try:
-        send.send_nowait(out)
-    except trio.WouldBlock:
-        await send.send(out)
 
 
 def _last_words(failure: StreamFailure, gives: Flow) -> Any:

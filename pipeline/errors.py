@@ -36,7 +36,7 @@ class PlanError(CallaheadError):
         self.key = key
 
 
-class StreamFailure(CallaheadError):
+class StreamFailure(CallaheadError):  # noqa: N818 - a failure is what ends a stream; it is raised only at times
     """Why one request's stream ended badly; becomes the error frame that the client receives.
 
     Attributes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.errors import StreamFailure
+
 __all__ = ["Observer"]
 
 
@@ -36,6 +38,17 @@ class Observer:
 
     def event_sent(self, name: str) -> None:
         """A side event of any name was produced."""
+
+    def stream_failed(self, failure: StreamFailure, *, reported: bool) -> None:
+        """The client was told of a failure.
+
+        Args:
+            failure: what it was.
+            reported: whether the upstream itself said so; else Callahead noticed it, and the stream is over.
+        """
+
+    def stream_ended(self) -> None:
+        """The stream is whole: its ``[DONE]`` was passed on or added."""
 
     def stage_failed(self, stage: str, error: Exception) -> None:
         """A stage raised; its request ends with an error frame. Called while ``error`` is being handled."""

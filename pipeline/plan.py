@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import cattrs
-from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
 from pipeline.errors import PlanError, RegistryError
+from pipeline.options import read_options
 from pipeline.registry import StageRegistry, nearest
 from pipeline.stage import Flow, RequestContext, Stage
 
@@ -40,6 +39,11 @@ class Plan:
     """A checked order of stages."""
 
     steps: tuple[Step, ...]
+
+    @property
+    def events(self) -> frozenset[str]:
+        """The side events that these stages can produce."""
+        return frozenset().union(*(step.stage.events for step in self.steps))
 
     def stages_for(self, context: RequestContext) -> list[tuple[str, Stage]]:
         """Fresh stages for one request, each with its name; those with nothing to do are left out."""
@@ -76,7 +80,7 @@ def make_plan(
             stage = registry.find(name)
         except RegistryError as error:
             raise PlanError(key, str(error)) from error
-        steps.append(Step(name, stage, _read_options(name, stage, options.get(name, {}))))
+        steps.append(Step(name, stage, read_options(name, stage, options.get(name, {}))))
     for name in options:
         if name not in names:
             near = nearest(name, names)
@@ -90,9 +94,7 @@ def _check_order(steps: Sequence[Step]) -> None:
     for position, step in enumerate(steps):
         key = f"pipeline.stages[{position}]"
         if step.stage.takes is not flow:
-            raise PlanError(
-                key, f'stage "{step.name}" takes {step.stage.takes.value}, but {source} gives {flow.value}'
-            )
+            raise PlanError(key, f'stage "{step.name}" takes {step.stage.takes.value}, but {source} gives {flow.value}')
         for later in steps[:position]:
             if reason := step.stage.precedes.get(later.name):
                 raise PlanError(key, f'stage "{step.name}" must stand before "{later.name}": {reason}')
@@ -102,32 +104,3 @@ def _check_order(steps: Sequence[Step]) -> None:
         raise PlanError(
             last, f'the last stage "{steps[-1].name}" gives {flow.value}; it must give bytes: put "sse_encoder" last'
         )
-
-
-def _read_options(name: str, stage: type[Stage], given: Mapping[str, Any]) -> Any:
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    known = [field.name for field in attrs.fields(stage.Options)]
-    for key in given:
-        if key not in known:
-            allowed = f"; it has {', '.join(known)}" if known else "; it has none"
-            raise PlanError(f"stages.{name}.{key}", f"is no option of this stage{nearest(key, known)}{allowed}")
-    for field in attrs.fields(stage.Options):
-        if field.name in given and (problem := _type_problem(field.type, given[field.name])):
-            raise PlanError(f"stages.{name}.{field.name}", problem)
-    try:
-        return converter.structure(dict(given), stage.Options)
-    except (ClassValidationError, ForbiddenExtraKeysError, ValueError, TypeError) as error:
-        problems = cattrs.transform_error(error) if isinstance(error, ClassValidationError) else [str(error)]
-        raise PlanError(f"stages.{name}", "; ".join(problems)) from error
-
-
-def _type_problem(wanted: Any, value: Any) -> str | None:
-    """Cattrs converts what it can; a config says what it means."""
-    name = getattr(wanted, "__name__", str(wanted))
-    kinds: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
-    allowed = kinds.get(name)
-    if allowed is None:
-        return None
-    if not isinstance(value, allowed) or (isinstance(value, bool) and name != "bool"):
-        return f"is {value!r}, of type {type(value).__name__}; it must be of type {name}"
-    return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -75,7 +74,7 @@ class StageRegistry:
             RegistryError: as ``find``.
         """
         stage = self.find(name)
-        summary = (inspect.getdoc(stage) or "").strip().partition("\n")[0]
+        summary = (stage.__doc__ or "").strip().partition("\n")[0]
         defaults = attrs.asdict(stage.Options(), recurse=False)
         return StageInfo(name, summary, stage.takes, stage.gives, defaults)
 
@@ -106,6 +105,13 @@ def _as_stage(name: str, found: object) -> type[Stage]:
         raise RegistryError(f'stage "{name}" is {found!r}, which is no subclass of pipeline.Stage')
     if not attrs.has(found.Options):
         raise RegistryError(f'stage "{name}": its Options is {found.Options!r}, which is no attrs class')
+    try:
+        attrs.resolve_types(found.Options)
+    except NameError as error:
+        raise RegistryError(f'stage "{name}": a type in its Options is unknown at run time: {error}') from error
+    for field in attrs.fields(found.Options):
+        if field.init and field.default is attrs.NOTHING:
+            raise RegistryError(f'stage "{name}": its option {field.name} has no default')
     return found
 
 

@@ -93,11 +93,11 @@ class SseDecoder:
         return self._search()
 
     def close(self) -> Frame | None:
-        """The last event, if the stream ended without its blank line; its ``raw`` is not completed."""
+        """What came after the last blank line, if anything did; its ``raw`` is not completed."""
         tail = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0
-        if not tail:
+        if not tail and not self._stray_lf:
             return None
         return self._frame(tail)
 

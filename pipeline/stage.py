@@ -69,6 +69,8 @@ class Stage:
     """An attrs class: every attribute has a default and is a key of ``[stages.NAME]``."""
     takes: ClassVar[Flow] = Flow.ITEMS
     gives: ClassVar[Flow] = Flow.ITEMS
+    events: ClassVar[frozenset[str]] = frozenset()
+    """The side events that the stage can produce; clients ask for them by these names."""
     precedes: ClassVar[Mapping[str, str]] = {}
     """Stages that may only stand behind this one, each with the reason."""
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.errors import CallaheadError, StreamFailure
 
-__all__ = ["ClientError", "ConfigError", "UpstreamError", "UpstreamErrorKind"]
+__all__ = ["ClientError", "ConfigError", "ShuttingDown", "UpstreamError", "UpstreamErrorKind"]
 
 
 class ConfigError(CallaheadError):
@@ -24,6 +24,17 @@ class ClientError(StreamFailure):
         self.status = status
         self.code = code
         self.param = param
+
+
+class ShuttingDown(StreamFailure):
+    """The gateway is shutting down and the drain time is over."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "shutting_down"
+
+    def __init__(self) -> None:
+        super().__init__("the gateway is shutting down, and the stream did not end within server.drain_timeout")
 
 
 class UpstreamErrorKind(enum.Enum):

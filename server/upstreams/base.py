@@ -29,7 +29,8 @@ class UpstreamRequest:
     """The path below the upstream's base URL, with its query: ``/chat/completions``, ``/files?limit=3``."""
     headers: Headers
     """End-to-end headers only. ``host``, ``content-length``, ``transfer-encoding`` and ``accept-encoding`` are the
-    upstream's business and are not in it; it asks for the content codings that it can undo."""
+    upstream's business and are not in it. It asks for no content coding (``identity``), since a coding can only delay a
+    stream, and undoes what comes all the same."""
     body: bytes | BodySource = b""
     """Whole, or read piece by piece and sent with chunked coding."""
     model: str | None = None

@@ -1,0 +1,189 @@
+"""The config: one TOML file, the environment and the command line, checked as a whole.
+
+Flags win over the environment, the environment over the file, the file over the defaults.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from cattrs.errors import ClassValidationError
+
+from pipeline.errors import PlanError
+from pipeline.plan import Plan, make_plan
+from pipeline.registry import StageRegistry, nearest
+from server.config_values import KeyPath, dotted, problems, shown, structure
+from server.environment import CONFIG_VARIABLE, SECTIONS, Setting, from_environment, from_flags
+from server.errors import ConfigError
+from server.settings import (
+    EventSettings,
+    LogSettings,
+    PipelineSettings,
+    ReplaySettings,
+    ServerSettings,
+    UpstreamSettings,
+)
+
+__all__ = ["Config", "load_config"]
+
+
+@attrs.frozen
+class Config:
+    """A checked configuration."""
+
+    server: ServerSettings = attrs.field(factory=ServerSettings)
+    upstream: UpstreamSettings = attrs.field(factory=UpstreamSettings)
+    replay: ReplaySettings = attrs.field(factory=ReplaySettings)
+    events: EventSettings = attrs.field(factory=EventSettings)
+    pipeline: PipelineSettings = attrs.field(factory=PipelineSettings)
+    stages: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    """For each stage its options, ``[stages.NAME]``; read by ``plan``."""
+    log: LogSettings = attrs.field(factory=LogSettings)
+    file: Path | None = None
+    """Where it was read from, as the user named it."""
+
+    def plan(self, registry: StageRegistry) -> Plan:
+        """The pipeline's plan.
+
+        Raises:
+            ConfigError: an unknown stage, a wrong option, or an order that cannot run.
+        """
+        try:
+            return make_plan(self.pipeline.stages, self.stages, registry)
+        except PlanError as error:
+            raise ConfigError(f"{self.file}: {error}" if self.file else str(error)) from error
+
+
+def load_config(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
+    """Read and check a config.
+
+    Args:
+        path: the file; none for that of ``CALLAHEAD_CONFIG``, if there is one.
+        environ: the environment.
+        flags: the command line, as ``environment.from_flags`` takes it.
+
+    Raises:
+        ConfigError: something is wrong; one line for each fault, all of them.
+    """
+    if path is None and (named := environ.get(CONFIG_VARIABLE)):
+        path = Path(named)
+    table = {} if path is None else _read(path)
+    try:
+        settings = [*from_environment(environ), *from_flags(flags)]
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return _Loader(path, table, settings).load()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: is not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}"
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deep") from None
+
+
+class _Loader:
+    """Lays the settings over the file's table, and collects what is wrong."""
+
+    def __init__(self, file: Path | None, table: dict[str, Any], settings: Iterable[Setting]) -> None:
+        self._file = file
+        self._table = table
+        self._origins: dict[KeyPath, str] = {}
+        self._faults: list[str] = []
+        for setting in settings:
+            section, key = setting.path
+            below = table.setdefault(section, {})
+            if isinstance(below, dict):
+                below[key] = setting.value
+                self._origins[setting.path] = setting.origin
+
+    def load(self) -> Config:
+        sections = {name: self._section(name, cls) for name, cls in SECTIONS.items()}
+        stages = self._stages(self._table.get("stages", {}))
+        known = [*SECTIONS, "stages"]
+        for name in self._table:
+            if name not in known:
+                near = nearest(name, known) or f"; there are {', '.join(known)}"
+                self._fault((name,), f"is no section of a config{near}")
+        if not self._faults:
+            config = Config(**sections, stages=stages, file=self._file)
+            config = attrs.evolve(config, **self._beside_file(config))
+            for path, problem in _contradictions(config, self._table, self._origin):
+                self._fault(path, problem)
+        if self._faults:
+            raise ConfigError("\n".join(self._faults))
+        return config
+
+    def _section(self, name: str, cls: type[Any]) -> Any:
+        table = self._table.get(name, {})
+        if not isinstance(table, dict):
+            self._fault((name,), f"is {shown(table)}; it must be a table, [{name}]")
+            return None
+        try:
+            return structure(table, cls)
+        except ClassValidationError as error:
+            for path, problem in problems(error, (name,), cls):
+                self._fault(path, problem)
+        return None
+
+    def _stages(self, table: Any) -> dict[str, dict[str, Any]]:
+        if not isinstance(table, dict):
+            self._fault(("stages",), f"is {shown(table)}; it must be a table of tables, [stages.NAME]")
+            return {}
+        for name, options in table.items():
+            if not isinstance(options, dict):
+                self._fault(("stages", name), f"is {shown(options)}; it must be a table of options")
+        return table
+
+    def _beside_file(self, config: Config) -> dict[str, Any]:
+        """The sections whose paths the file names: those are relative to its folder."""
+        if self._file is None:
+            return {}
+        folder = self._file.parent
+        changed: dict[str, Any] = {}
+        if config.upstream.ca_file is not None and ("upstream", "ca_file") not in self._origins:
+            changed["upstream"] = attrs.evolve(config.upstream, ca_file=folder / config.upstream.ca_file)
+        if ("replay", "path") not in self._origins:
+            paths = tuple(folder / path for path in config.replay.path)
+            changed["replay"] = attrs.evolve(config.replay, path=paths)
+        return changed
+
+    def _origin(self, path: KeyPath) -> str:
+        return self._origins.get(path) or str(self._file)
+
+    def _fault(self, path: KeyPath, problem: str) -> None:
+        self._faults.append(f"{self._origin(path)}: {dotted(path)}: {problem}")
+
+
+def _contradictions(
+    config: Config, given: Mapping[str, Any], origin: Callable[[KeyPath], str]
+) -> Iterator[tuple[KeyPath, str]]:
+    """What each value alone may be, but not together with another, or not on this machine."""
+    upstream = config.upstream
+    if upstream.url is not None:
+        for key in given.get("replay", {}):
+            where = origin(("upstream", "url"))
+            yield ("replay", key), f"cannot stand beside upstream.url ({where}); leave one of the two out"
+    if upstream.client == "http":
+        needs = 'needs upstream.client = "httpx2"; the client "http" speaks HTTP/1.1 straight to the upstream'
+        if upstream.proxy is not None:
+            yield ("upstream", "proxy"), needs
+        if given.get("upstream", {}).get("http2") is True:
+            yield ("upstream", "http2"), needs
+    if upstream.ca_file is not None and not upstream.ca_file.is_file():
+        yield ("upstream", "ca_file"), f"there is no file {upstream.ca_file}"
+    for path in config.replay.path:
+        if not path.exists():
+            yield ("replay", "path"), f"there is no file or folder {path}"

@@ -1,0 +1,195 @@
+"""One request from its arrival to its log line: identity, what must be closed, what was counted."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from pipeline.errors import StreamFailure
+from pipeline.observer import Observer
+from server.errors import UpstreamError
+
+if TYPE_CHECKING:
+    from server.metrics import Metrics
+    from server.request_body import RequestBody
+
+__all__ = ["Exchange"]
+
+_log = structlog.get_logger("callahead")
+_REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
+_PROBES: Final = frozenset({"live", "health", "metrics"})
+
+
+class Exchange(Observer):
+    """Made by the connection for each request, told by everybody what happens, and closed exactly once.
+
+    Args:
+        metrics: where it is counted.
+        method: the request's method, for the log.
+        target: the request's target as the client wrote it, path and query.
+        given_id: the client's ``x-request-id``; another is made where it is missing or no visible ASCII.
+        body: the request's body as it arrives.
+    """
+
+    def __init__(self, metrics: Metrics, method: str, target: str, given_id: str, body: RequestBody) -> None:
+        self.metrics = metrics
+        self.method = method
+        self.path, _, query = target.partition("?")
+        self.target = self.path.removeprefix("/v1") + (f"?{query}" if query else "")
+        self.request_id = given_id if _REQUEST_ID.match(given_id) else f"req_{uuid.uuid4().hex}"
+        self.body = body
+        self.endpoint = "unknown"
+        self.outcome: str | None = None
+        self.status: int | None = None
+        self.model: str | None = None
+        self.client_left = False
+        self.chunks = 0
+        self.dispatched = 0
+        self.refusals: dict[str, int] = {}
+        self._started = time.perf_counter()
+        self._first_chunk: float | None = None
+        self._last_chunk: float | None = None
+        self._dispatch_times: dict[int, list[float]] = {}
+        self._leads: list[float] = []
+        self._failure: StreamFailure | None = None
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._closed = False
+        self._is_probe = False
+        metrics.requests_in_flight.inc()
+
+    # --- lifetime -------------------------------------------------------------
+
+    def enter(self, endpoint: str) -> None:
+        """Note where the request leads. Probes are not counted, and logged at debug level."""
+        self.endpoint = endpoint
+        self._is_probe = endpoint in _PROBES
+        if self._is_probe:
+            self.metrics.requests_in_flight.dec()
+
+    def on_close(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Have something closed when the request ends, whatever ends it. It must be safe in a cancelled scope."""
+        self._closers.append(closer)
+
+    async def aclose(self) -> None:
+        """Close what was opened, count the request, write its log line. Idempotent; safe in a cancelled scope."""
+        if self._closed:
+            return
+        self._closed = True
+        while self._closers:
+            await self._closers.pop()()
+        self._settle()
+
+    # --- what happened --------------------------------------------------------
+
+    def fail(self, failure: StreamFailure, outcome: str | None = None) -> None:
+        """Note why the request failed; the first failure counts."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self.outcome = outcome or failure.code
+        if isinstance(failure, UpstreamError) or failure.code in (
+            "upstream_cut",
+            "frame_too_long",
+            "upstream_reported",
+        ):
+            self.metrics.upstream_errors.labels(failure.code).inc()
+
+    def chunks_received(self, count: int) -> None:
+        """One read of the upstream brought so many chunks."""
+        now = time.perf_counter()
+        metrics = self.metrics
+        if self._last_chunk is None:
+            self._first_chunk = now
+            metrics.time_to_first_chunk.observe(now - self._started)
+        else:
+            metrics.chunk_gap.observe(now - self._last_chunk)
+        self._last_chunk = now
+        self.chunks += count
+        metrics.chunks.inc(count)
+
+    def call_dispatched(self, choice_index: int, call_index: int) -> None:  # noqa: ARG002 - the observer's signature
+        """Count a dispatch and start its lead."""
+        self.dispatched += 1
+        self._dispatch_times.setdefault(choice_index, []).append(time.perf_counter())
+
+    def choice_finished(self, choice_index: int, finish_reason: str) -> None:  # noqa: ARG002 - see above
+        """Measure the lead of the choice's dispatches."""
+        now = time.perf_counter()
+        for then in self._dispatch_times.pop(choice_index, ()):
+            self._leads.append(now - then)
+            self.metrics.dispatch_lead.observe(now - then)
+
+    def event_sent(self, name: str) -> None:
+        """Count a side event."""
+        self.metrics.dispatches.labels(name).inc()
+
+    def call_refused(self, choice_index: int | None, call_index: int | None, reason: str, repair: str | None) -> None:
+        """Count and log a refusal, with the repair that would cure it."""
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+        self.metrics.dispatch_refusals.labels(reason).inc()
+        fields: dict[str, Any] = {"repair": repair} if repair else {}
+        _log.info(
+            "tool call not dispatched",
+            request_id=self.request_id,
+            reason=reason,
+            choice_index=choice_index,
+            call_index=call_index,
+            **fields,
+        )
+
+    def stream_failed(self, failure: StreamFailure, *, reported: bool) -> None:  # noqa: ARG002 - see above
+        """Note the failure that the client was told of."""
+        self.fail(failure)
+
+    def stream_ended(self) -> None:
+        """Note the clean end."""
+        if self.outcome is None:
+            self.outcome = "ok"
+
+    def stage_failed(self, stage: str, error: Exception) -> None:
+        """Count a stage that raised, and log its traceback."""
+        self.metrics.stage_failures.labels(stage).inc()
+        _log.error("stage failed", request_id=self.request_id, stage=stage, exc_info=error)
+
+    def warned(self, stage: str, message: str) -> None:
+        """Log what a stage found odd."""
+        _log.warning(message, request_id=self.request_id, stage=stage)
+
+    # --- the end --------------------------------------------------------------
+
+    def _settle(self) -> None:
+        if self.outcome is None:
+            self.outcome = "client_left" if self.client_left else "cancelled"
+            if self.client_left:
+                self.metrics.client_disconnects.inc()
+        if not self._is_probe:
+            self.metrics.requests_in_flight.dec()
+            self.metrics.requests.labels(self.endpoint, self.outcome).inc()
+        fields: dict[str, Any] = {
+            "request_id": self.request_id,
+            "method": self.method,
+            "path": self.path,
+            "endpoint": self.endpoint,
+            "outcome": self.outcome,
+            "status": self.status,
+            "seconds": round(time.perf_counter() - self._started, 4),
+        }
+        if self.model is not None:
+            fields["model"] = self.model
+        if self._failure is not None:
+            fields["error"] = self._failure.message
+        if self._first_chunk is not None:
+            fields["chunks"] = self.chunks
+            fields["first_chunk_seconds"] = round(self._first_chunk - self._started, 4)
+            fields["dispatched"] = self.dispatched
+        if self._leads:
+            fields["lead_seconds"] = round(max(self._leads), 4)
+        if self.refusals:
+            fields["refusals"] = self.refusals
+        write = _log.debug if self._is_probe else _log.info
+        write("request", **fields)

@@ -1,0 +1,117 @@
+"""Response bodies for Quart: each owns what it streams from, entered and left in the task that sends it.
+
+Quart enters and leaves a body in the sending task, so a nursery inside keeps structured concurrency, and a client
+that leaves arrives here as ``Cancelled`` (traps, "The response body that works").
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import trio
+from quart.wrappers.response import ResponseBody
+
+from pipeline.assembly import Source, open_pipeline
+from pipeline.errors import StreamFailure
+from pipeline.stage import Stage
+from server.exchange import Exchange
+from server.logs import BodyBroken
+from server.source import Deadlines, read_within
+from server.upstreams.base import UpstreamResponse
+
+__all__ = ["PipelineBody", "ProxyBody"]
+
+_KEEPALIVE: Final = b": keepalive\n\n"
+
+
+class PipelineBody(ResponseBody):
+    """The bytes of one request's pipeline; one burst is one ASGI message.
+
+    Args:
+        source: where the items come from.
+        stages: the request's stages; the last one gives bytes.
+        keepalive_interval: seconds of silence after which a comment frame is sent; 0 = never.
+    """
+
+    def __init__(self, source: Source, stages: list[tuple[str, Stage]], keepalive_interval: float) -> None:
+        self._pipeline: AbstractAsyncContextManager[trio.MemoryReceiveChannel[list[Any]]] = open_pipeline(
+            source, stages
+        )
+        self._bursts: trio.MemoryReceiveChannel[list[bytes]] | None = None
+        self._keepalive_interval = keepalive_interval
+
+    async def __aenter__(self) -> Self:
+        """Start the request's tasks."""
+        self._bursts = await self._pipeline.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """End them, whatever they are doing."""
+        await self._pipeline.__aexit__(exc_type, exc_value, tb)
+
+    def __aiter__(self) -> Self:
+        """Iterate once."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next message: whole frames only. Waits for the next burst."""
+        bursts = self._bursts
+        assert bursts is not None
+        try:
+            if self._keepalive_interval:
+                with trio.move_on_after(self._keepalive_interval):
+                    return b"".join(await bursts.receive())
+                return _KEEPALIVE
+            try:
+                burst = bursts.receive_nowait()
+            except trio.WouldBlock:
+                burst = await bursts.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+        return b"".join(burst)
+
+
+class ProxyBody(ResponseBody):
+    """An upstream's body, unchanged. If it breaks, so does the client's: half an answer must not look whole."""
+
+    def __init__(self, response: UpstreamResponse, exchange: Exchange, deadlines: Deadlines) -> None:
+        self._response = response
+        self._exchange = exchange
+        self._deadlines = deadlines
+
+    async def __aenter__(self) -> Self:
+        """Nothing to start."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Let go of the upstream."""
+        await self._response.aclose()
+
+    def __aiter__(self) -> Self:
+        """Iterate once."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next piece. Waits for the upstream."""
+        try:
+            data = await read_within(self._response, self._deadlines)
+        except StreamFailure as failure:
+            self._exchange.fail(failure)
+            raise BodyBroken from failure
+        if not data:
+            if self._exchange.outcome is None:
+                self._exchange.outcome = "ok"
+            raise StopAsyncIteration
+        return data

@@ -1,0 +1,160 @@
+"""One process: listening socket, signals, Hypercorn (traps, H2, H4 to H6, H13)."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, cast
+
+import structlog
+import trio
+from hypercorn.config import Config as HypercornConfig
+from hypercorn.trio import serve as hypercorn_serve
+
+from pipeline.registry import StageRegistry
+from server.app import Gateway
+from server.errors import ConfigError
+from server.logs import configure_logs, hypercorn_logger
+from server.upstreams.choose import make_upstream
+from server.welcome import welcome
+
+if TYPE_CHECKING:
+    from hypercorn.typing import Framework
+
+    from server.config import Config
+    from server.settings import ServerSettings
+
+__all__ = ["listen", "run_gateway", "serve"]
+
+_log = structlog.get_logger("callahead")
+
+_LAST_FRAMES = 2.0
+"""Seconds that streams get after the drain time to send their error frame."""
+
+
+def serve(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT; the second signal ends it at once. Blocks.
+
+    Raises:
+        ConfigError: the configuration cannot be used, or the address cannot be listened on.
+    """
+    configure_logs(config.log.level, config.log.format)
+    plan = config.plan(StageRegistry())
+    upstream = make_upstream(config)
+    gateway = Gateway(config, plan, upstream)
+    listener = listen(config.server.host, config.server.port, config.server.write_timeout)
+    host, port = listener.getsockname()[:2]
+    sys.stdout.write(welcome(config, upstream.name, host, port))
+    sys.stdout.flush()
+    try:
+        trio.run(run_until_signal, gateway, listener)
+    except KeyboardInterrupt:
+        return
+
+
+async def run_until_signal(gateway: Gateway, listener: socket.socket) -> None:
+    """``run_gateway`` with SIGTERM and SIGINT as its triggers."""
+    stop = trio.Event()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                async for number in signals:
+                    if stop.is_set():
+                        _log.warning("stopping at once", signal=signal.Signals(number).name)
+                        nursery.cancel_scope.cancel()
+                        return
+                    _log.info("draining", signal=signal.Signals(number).name)
+                    stop.set()
+
+            nursery.start_soon(watch)
+            await run_gateway(gateway, listener, stop)
+            nursery.cancel_scope.cancel()
+
+
+async def run_gateway(
+    gateway: Gateway,
+    listener: socket.socket,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve on a bound socket until ``stop`` is set, and then until every request has ended or the drain time is over.
+
+    While draining, ``/health`` says so and no connection is accepted. Streams that outlast the drain time end with an
+    error frame. Process-wide services run in this nursery, not in Quart's: one that crashes ends the process (H13).
+
+    Args:
+        gateway: the app.
+        listener: a bound socket, which is used up.
+        stop: set it to drain.
+        task_status: started, with the URLs, once connections are accepted.
+    """
+    drain_timeout = gateway.settings.server.drain_timeout
+    async with trio.open_nursery() as nursery:
+
+        async def stopped() -> None:
+            await stop.wait()
+            gateway.draining = True
+            nursery.start_soon(stop_streams)
+
+        async def stop_streams() -> None:
+            await trio.sleep(drain_timeout)
+            gateway.stop_streams()
+
+        try:
+            await hypercorn_serve(
+                cast("Framework", gateway),
+                _hypercorn_config(gateway.settings.server, listener),
+                shutdown_trigger=stopped,
+                task_status=task_status,
+            )
+        finally:
+            await gateway.upstream.aclose()  # safe in a cancelled scope
+        nursery.cancel_scope.cancel()
+
+
+def _hypercorn_config(server: ServerSettings, listener: socket.socket) -> HypercornConfig:
+    config = HypercornConfig()
+    # Hypercorn makes a socket object of its own from the number, so this one must let go of it.
+    config.bind = [f"fd://{listener.detach()}"]
+    config.graceful_timeout = server.drain_timeout + _LAST_FRAMES
+    config.keep_alive_timeout = server.keep_alive_timeout
+    config.keep_alive_max_requests = sys.maxsize
+    config.read_timeout = None  # it would cut long responses (H6); bodies are bounded by server.body_timeout
+    config.accesslog = None
+    config.errorlog = hypercorn_logger()
+    config.include_server_header = False
+    config.backlog = 1024
+    return config
+
+
+def listen(host: str, port: int, write_timeout: float) -> socket.socket:
+    """A bound TCP socket.
+
+    Args:
+        host: a name or address; the first address that it resolves to is used, IPv4 before IPv6.
+        port: 0 = any free one.
+        write_timeout: seconds for which a client may take nothing of what was sent to it. Hypercorn's writes cannot
+            be cancelled (H2), so the kernel breaks them: accepted sockets inherit ``TCP_USER_TIMEOUT``. 0 = never;
+            Linux only.
+
+    Raises:
+        ConfigError: the address cannot be resolved or bound.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"server.host: {host!r} cannot be used: {error.strerror or error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if write_timeout and hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(write_timeout * 1000))
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"server.port: cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listener

@@ -1,0 +1,120 @@
+"""Announces each tool call the moment its arguments are complete (spec, dispatch, 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from pipeline.chunks import MAX_CHOICES, error_of, finish_reason_of, usable_index
+from pipeline.items import Chunk, End, Item, Payload, SideEvent, StreamError
+from pipeline.stage import RequestContext, Stage
+from stages.refusals import Refusal
+from stages.tool_call_assembly import CallBudget, ChoiceCalls
+
+__all__ = ["ToolCallDispatch", "ToolCallDispatchOptions"]
+
+_EVENT: Final = "tool_call_dispatch"
+
+
+@attrs.frozen
+class ToolCallDispatchOptions:
+    """How much the stage keeps at most in one request."""
+
+    max_argument_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=attrs.validators.ge(1))
+    """The UTF-8 bytes of one call's text. A longer call is not dispatched."""
+    max_open_calls: int = attrs.field(default=1024, validator=attrs.validators.ge(1))
+    """The calls of one request, settled ones included. Those beyond are not dispatched."""
+
+
+class ToolCallDispatch(Stage):
+    """Announces each tool call, exactly once, the moment its arguments are complete JSON.
+
+    Emits: ``tool_call_dispatch`` events, in front of the chunk that completed the call.
+
+    Drops: nothing; every item goes on as it came.
+
+    State: identity and text of each open call, a few words of each settled one; bounded by ``max_argument_bytes``
+    and ``max_open_calls``. It ends with the stream: after ``[DONE]`` or an upstream's error nothing is announced.
+
+    On cancel: open calls are forgotten.
+    """
+
+    Options: ClassVar[type[Any]] = ToolCallDispatchOptions
+    events: ClassVar[frozenset[str]] = frozenset({_EVENT})
+    precedes: ClassVar[Mapping[str, str]] = {
+        "reasoning_dispatch": "the tool events of a chunk go before its reasoning events",
+    }
+
+    def __init__(self, options: ToolCallDispatchOptions, context: RequestContext) -> None:
+        super().__init__(options, context)
+        self._observer = context.observer
+        self._budget = CallBudget(_EVENT, context.observer, options.max_argument_bytes, options.max_open_calls)
+        self._choices: dict[int, ChoiceCalls] = {}
+        self._finished: set[int] = set()
+        self._is_over = False
+        self._has_keyless_choice = False
+
+    @classmethod
+    def is_idle(cls, options: Any, context: RequestContext) -> bool:  # noqa: ARG003 - no option matters
+        """Whether nobody asked for the event."""
+        return _EVENT not in context.events
+
+    def feed(self, item: Item) -> Iterable[Item]:
+        """Give the events that a chunk brings about, then the item itself."""
+        if not isinstance(item, Chunk):
+            if isinstance(item, (StreamError, End)):
+                self._end()
+            return (item,)
+        payload = item.payload
+        if ("error" in payload or payload.get("object") == "error") and error_of(payload) is not None:
+            self._end()
+        choices = payload.get("choices")
+        if self._is_over or not isinstance(choices, list):
+            return (item,)
+        out: list[Item] = []
+        for choice in choices:
+            if not isinstance(choice, dict):
+                continue
+            delta = choice.get("delta")
+            fragments = delta.get("tool_calls") if isinstance(delta, dict) else None
+            if fragments or choice.get("finish_reason"):
+                out += [SideEvent(_EVENT, event, item) for event in self._feed_choice(choice, fragments)]
+        out.append(item)
+        return out
+
+    def close(self) -> Iterable[Item]:
+        """Refuse what is open: an end without a finish reason promises nothing."""
+        self._end()
+        return ()
+
+    def _end(self) -> None:
+        self._is_over = True
+        for calls in self._choices.values():
+            calls.abandon()
+        self._choices.clear()
+
+    def _feed_choice(self, choice: Payload, fragments: Any) -> list[Payload]:
+        """A choice's fragments, then its finish reason (spec, dispatch, 2.4, step 4)."""
+        index = usable_index(choice.get("index", 0))
+        if index is None:
+            if fragments and not self._has_keyless_choice:
+                self._has_keyless_choice = True
+                self._observer.call_refused(None, None, Refusal.NO_INDEX, None)  # no repair numbers choices
+            return []
+        calls = self._choices.get(index)
+        if calls is None:
+            if len(self._choices) >= MAX_CHOICES:
+                return []
+            calls = self._choices[index] = ChoiceCalls(index, self._budget)
+        events = calls.feed(fragments)
+        reason = finish_reason_of(choice)
+        if reason is not None:
+            events += calls.finish(reason)
+        for _ in events:
+            self._observer.event_sent(_EVENT)
+        if reason is not None and index not in self._finished:
+            self._finished.add(index)
+            self._observer.choice_finished(index, reason)
+        return events
