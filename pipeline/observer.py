@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pipeline.errors import StreamFailure
 
 __all__ = ["Observer"]
@@ -49,6 +52,14 @@ class Observer:
 
     def stream_ended(self) -> None:
         """The stream is whole: its ``[DONE]`` was passed on or added."""
+
+    def payload_captured(self, response: Mapping[str, Any] | None, drop_reason: str | None) -> None:
+        """The capture of the request's payload is settled; said once.
+
+        Args:
+            response: the response that was sent, as far as it came; none if nothing did.
+            drop_reason: why it is not complete; none if it is.
+        """
 
     def stage_failed(self, stage: str, error: Exception) -> None:
         """A stage raised; its request ends with an error frame. Called while ``error`` is being handled."""

@@ -57,6 +57,8 @@ class RequestContext:
     """The id that client, log and upstream know the request by."""
     observer: Observer = attrs.field(factory=Observer)
     """Told what the stages see."""
+    capture: bool = False
+    """Whether the payload of this request is to be captured."""
 
 
 class Stage:

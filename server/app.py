@@ -58,7 +58,7 @@ class Gateway(QuartTrio):
             "tool_call_dispatch": config.events.tool_call_dispatch,
             "reasoning_dispatch": config.events.reasoning_dispatch,
         }
-        self.api_key = os.environ.get(config.upstream.api_key_env) if config.upstream.api_key_env else None
+        self.api_key = config.upstream.api_key(os.environ)
         self.url_map.merge_slashes = False
         self.url_map.strict_slashes = False
         # Streams are bounded by our own limits, which tell the client what happened (H7).

@@ -22,7 +22,7 @@ from server.command_config import config_of_command
 from server.errors import ConfigError
 from server.text_table import aligned
 from server.timeline import Timeline, count
-from server.upstreams.replay import load_recording
+from server.upstreams.recording import load_recording
 
 __all__ = ["replay"]
 
@@ -141,7 +141,9 @@ def _names(text: str, producible: frozenset[str]) -> frozenset[str]:
     names = {name.strip() for name in text.split(",")} - {""}
     if unknown := sorted(names - producible):
         known = f"it produces: {', '.join(sorted(producible)) or 'none'}"
-        raise ConfigError(f'--events: the pipeline produces no "{unknown[0]}"{nearest(unknown[0], producible)}; {known}')
+        raise ConfigError(
+            f'--events: the pipeline produces no "{unknown[0]}"{nearest(unknown[0], producible)}; {known}'
+        )
     return frozenset(names)
 
 

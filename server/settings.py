@@ -117,6 +117,9 @@ class UpstreamSettings:
     """The longest silence between two frames."""
     total_timeout: Seconds = 0.0
     """From the request to the end of the stream."""
+    unary: Literal["fold", "forward"] = "fold"
+    """How a request without ``"stream": true`` is answered: ``fold`` asks the upstream to stream and folds the answer,
+    ``forward`` sends the request on as it is."""
     api_key_env: str | None = None
     """The environment variable that holds the key for the upstream."""
     max_connections: Count = 0

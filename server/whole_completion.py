@@ -51,8 +51,8 @@ class CannedResponse:
 
     status = 200
 
-    def __init__(self, body: bytes) -> None:
-        self.headers: Headers = []
+    def __init__(self, body: bytes, headers: Headers) -> None:
+        self.headers = headers
         self._body = body
 
     async def receive(self) -> bytes:

@@ -10,7 +10,7 @@ from pipeline.items import Chunk
 from pipeline.stage import Stage
 from pipeline.testing.builders import chunk
 from pipeline.testing.cuts import random_cuts
-from pipeline.testing.fingerprint import fingerprint, fingerprints, marked, marks_of
+from pipeline.testing.fingerprint import fingerprint, fingerprints, marked, marks_of, shown
 from pipeline.testing.harness import MakeStage, broken, run_bare, run_step_by_step, run_to_end
 from pipeline.testing.odd_payloads import odd_payloads
 
@@ -39,7 +39,7 @@ async def check_items_are_not_changed(make_stage: MakeStage, items: list[Any]) -
     await run_bare(stage, items)
     for item, was in zip(items, before, strict=True):
         if (after := fingerprint(item)) != was:
-            raise broken(stage, f"must not change an item in place, but changed {was!r} to {after!r}")
+            raise broken(stage, f"must not change an item in place, but changed {shown(was)} to {shown(after)}")
 
 
 async def check_bursts_do_not_matter(make_stage: MakeStage, items: list[Any]) -> None:
@@ -52,7 +52,7 @@ async def check_bursts_do_not_matter(make_stage: MakeStage, items: list[Any]) ->
         for this, that in itertools.zip_longest(given, wanted):
             if this != that:
                 sizes = [len(burst) for burst in bursts]
-                problem = f"for bursts of {sizes} it gives {this!r} where one burst gives {that!r}"
+                problem = f"for bursts of {sizes} it gives {shown(this)} where one burst gives {shown(that)}"
                 raise broken(stage, f"must give the same however items are cut into bursts, but {problem}")
 
 
@@ -79,11 +79,11 @@ def _check_is_of_this_step(stage: Stage, item: Any, marks: list[int], step: int)
             when = f"gives item {mark} only after it got item {step}, or the end"
             raise broken(stage, f"must not delay an ordinary frame until a later one arrives, but {when}")
     if isinstance(item, Chunk) and not marks:
-        raise broken(stage, f"must keep keys that it does not know, but gives {fingerprint(item)!r} without one")
+        raise broken(stage, f"must keep keys that it does not know, but gives {shown(item)} without one")
 
 
 def _check_bytes_are_kept(stage: Stage, was: Any, item: Any) -> None:
     if not (isinstance(was, Chunk) and isinstance(item, Chunk)):
         return
     if item.raw != was.raw and encode_json(item.payload) == encode_json(was.payload):
-        raise broken(stage, f"must keep the bytes of a chunk that it does not edit, but loses {was.raw!r}")
+        raise broken(stage, f"must keep the bytes of a chunk that it does not edit, but loses {shown(was.raw)}")

@@ -12,8 +12,9 @@ from pipeline.chunks import encode_json
 from pipeline.items import Chunk, End, SideEvent, StreamError, Verbatim
 from pipeline.testing.builders import chunk
 
-__all__ = ["fingerprint", "fingerprints", "marked", "marks_of", "ordinary", "tells_failure"]
+__all__ = ["fingerprint", "fingerprints", "marked", "marks_of", "ordinary", "shown", "tells_failure"]
 
+_LONGEST_SHOWN: Final = 300
 _MARK: Final = "conformance_mark"
 _MARK_PATTERN: Final = re.compile(rb"<item (\d+)>")
 
@@ -38,6 +39,12 @@ def fingerprints(given: Sequence[Any]) -> list[bytes]:
     """Of each item; of bytes all in one, since their cut is nobody's business."""
     each = [fingerprint(item) for item in given]
     return [b"".join(each)] if all(isinstance(item, bytes) for item in given) else each
+
+
+def shown(item: Any) -> str:
+    """An item, or the fingerprint of one, for a message: one line, cut where it is long."""
+    text = "nothing" if item is None else fingerprint(item).decode(errors="backslashreplace")
+    return text.replace("\n", "\\n")[:_LONGEST_SHOWN]
 
 
 def ordinary(items: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from pipeline import driver
 from pipeline.assembly import open_pipeline
 from pipeline.errors import StreamCut
 from pipeline.items import StreamError
-from pipeline.testing.fingerprint import fingerprint, ordinary, tells_failure
+from pipeline.testing.fingerprint import ordinary, shown, tells_failure
 from pipeline.testing.harness import MakeStage, broken, run_step_by_step, run_to_end
 
 __all__ = [
@@ -52,9 +52,7 @@ async def check_failure_is_passed_on(make_stage: MakeStage, items: list[Any]) ->
     if not any(tells_failure(item, failure.message) for item in given):
         raise broken(stage, "must pass a StreamError on, but drops it")
     if not tells_failure(given[-1], failure.message):
-        raise broken(
-            stage, f"must give nothing behind a StreamError without bytes, but gives {fingerprint(given[-1])!r}"
-        )
+        raise broken(stage, f"must give nothing behind a StreamError without bytes, but gives {shown(given[-1])}")
 
 
 async def check_cancellation(make_stage: MakeStage, items: list[Any]) -> None:

@@ -49,7 +49,7 @@ class Httpx2Connection:
     def close(self) -> None:
         """See ``Poolable``. A read that waits for it fails."""
         if self._socket is not None:
-            pass
+            self._socket.close()
 
     async def exchange(self, request: UpstreamRequest, origin: Origin) -> httpx2.Response:
         """Send a request to its end, then wait for status and headers.
@@ -81,12 +81,13 @@ class Httpx2Connection:
             f"no connection to {origin.url} within upstream.connect_timeout = {self._connect_timeout:g} s",
         )
 
-    async def _trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ASYNC910 - nothing to wait for
+    async def _trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Told by httpx2 of each step: https://www.encode.io/httpcore/extensions/#trace.
 
         Its own timeout is for each step, and a proxy's answer to ``CONNECT`` has none. It also forgets a socket
         whose TLS handshake is cancelled.
         """
+        await trio.lowlevel.cancel_shielded_checkpoint()
         match event.partition(".")[2]:
             case "connect_tcp.started":
                 self._connecting.deadline = trio.current_time() + self._connect_timeout

@@ -24,8 +24,14 @@ from pipeline.items import Chunk
 from pipeline.testing import chunk, items_of, odd_payloads
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters()),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(), max_size=4), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters()),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(), max_size=4), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -113,7 +119,13 @@ class TestReaders:
 
     @pytest.mark.parametrize(
         ("payload", "choices"),
-        [({}, []), ({"choices": None}, []), ({"choices": {}}, []), ({"choices": "x"}, []), ({"choices": [1, None]}, [1, None])],
+        [
+            ({}, []),
+            ({"choices": None}, []),
+            ({"choices": {}}, []),
+            ({"choices": "x"}, []),
+            ({"choices": [1, None]}, [1, None]),
+        ],
     )
     def test_choices_of(self, payload, choices):
         """The list if it is one; its elements may be anything."""
@@ -121,7 +133,14 @@ class TestReaders:
 
     @pytest.mark.parametrize(
         ("choice", "delta"),
-        [({"delta": {"a": 1}}, {"a": 1}), ({}, None), ({"delta": None}, None), ({"delta": []}, None), (None, None), ([], None)],
+        [
+            ({"delta": {"a": 1}}, {"a": 1}),
+            ({}, None),
+            ({"delta": None}, None),
+            ({"delta": []}, None),
+            (None, None),
+            ([], None),
+        ],
     )
     def test_delta_of(self, choice, delta):
         """An object or none."""
@@ -129,7 +148,14 @@ class TestReaders:
 
     @pytest.mark.parametrize(
         ("choice", "key"),
-        [({"index": 2}, 2), ({"index": "a"}, "a"), ({"index": -1}, -1), ({}, 0), ({"index": None}, 0), ({"index": []}, 0)],
+        [
+            ({"index": 2}, 2),
+            ({"index": "a"}, "a"),
+            ({"index": -1}, -1),
+            ({}, 0),
+            ({"index": None}, 0),
+            ({"index": []}, 0),
+        ],
     )
     def test_choice_key(self, choice, key):
         """Always something that can be told apart and hashed."""
@@ -137,7 +163,17 @@ class TestReaders:
 
     @pytest.mark.parametrize(
         ("value", "index"),
-        [(0, 0), (7, 7), (-1, None), (None, None), ("0", None), (True, None), (1.0, None), ([], None), (1 << 80, 1 << 80)],
+        [
+            (0, 0),
+            (7, 7),
+            (-1, None),
+            (None, None),
+            ("0", None),
+            (True, None),
+            (1.0, None),
+            ([], None),
+            (1 << 80, 1 << 80),
+        ],
     )
     def test_usable_index(self, value, index):
         """Only a non-negative integer is an index (spec, dispatch: Where Callahead deliberately differs)."""

@@ -41,7 +41,10 @@ class TestWhole:
 
     def test_choice_after_its_finish(self):
         """A choice that has finished is not opened again: usage chunks with a null reason, the same reason twice (9)."""
-        assert cut_of(text_chunk("a", finish="stop"), text_chunk(""), text_chunk("", finish="stop"), text_chunk("")) is None
+        assert (
+            cut_of(text_chunk("a", finish="stop"), text_chunk(""), text_chunk("", finish="stop"), text_chunk(""))
+            is None
+        )
 
     def test_content_filter_after_the_finish(self):
         """Azure's asynchronous filter sends a choice without delta behind the finish (7)."""

@@ -105,7 +105,12 @@ class TestErrors:
             (b'data: {"error":{"message":"m","code":200}}\n\n', "m", "upstream_error", 502),
             (b'data: {"error":{"message":"m","code":true}}\n\n', "m", "upstream_error", 502),
             (b'data: {"error":"overloaded"}\n\n', "overloaded", "upstream_error", 502),
-            (b'data: {"object":"error","message":"m","type":"BadRequestError","code":400}\n\n', "m", "BadRequestError", 400),
+            (
+                b'data: {"object":"error","message":"m","type":"BadRequestError","code":400}\n\n',
+                "m",
+                "BadRequestError",
+                400,
+            ),
             (b'event: error\ndata: {"error":{"message":"m","type":"t"}}\n\n', "m", "t", 502),
             (b'event: error\ndata: {"message":"m"}\n\n', "m", "upstream_error", 502),
             (b"event: error\ndata: overloaded\n\n", "overloaded", "upstream_error", 502),
@@ -209,7 +214,19 @@ class TestTail:
 
 PIECES = st.lists(
     st.sampled_from(
-        [b"data: {}", b"data: [DONE]", b"data: [1]", b": c", b"event: e", b"\n", b"\r\n", b"\r", b"\n\n", b"data: [", b"x"]
+        [
+            b"data: {}",
+            b"data: [DONE]",
+            b"data: [1]",
+            b": c",
+            b"event: e",
+            b"\n",
+            b"\r\n",
+            b"\r",
+            b"\n\n",
+            b"data: [",
+            b"x",
+        ]
     ),
     max_size=25,
 )

@@ -67,7 +67,8 @@ class Gzip(Stage):
 
 
 REGISTRY = StageRegistry(
-    EntryPoint(name, f"{__name__}:{name.capitalize()}", ENTRY_POINT_GROUP) for name in ("shout", "whisper", "encoder", "gzip")
+    EntryPoint(name, f"{__name__}:{name.capitalize()}", ENTRY_POINT_GROUP)
+    for name in ("shout", "whisper", "encoder", "gzip")
 )
 
 
@@ -205,7 +206,9 @@ class TestOptions:
 
     def test_stage_without_options(self):
         """It says so."""
-        assert error_of("encoder", encoder={"level": 1}) == "stages.encoder.level: is no option of this stage; it has none"
+        assert (
+            error_of("encoder", encoder={"level": 1}) == "stages.encoder.level: is no option of this stage; it has none"
+        )
 
     @pytest.mark.parametrize(
         ("name", "hint"), [("shuot", '; did you mean "shout"?'), ("gzip", "")], ids=["mistyped", "left out"]

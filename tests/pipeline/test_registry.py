@@ -55,7 +55,12 @@ not_a_stage = Shout.feed
 def registry(monkeypatch):
     """Three entry points, one of which leads nowhere."""
     monkeypatch.setitem(sys.modules, "my_stages", sys.modules[__name__])
-    points = {"shout": "my_stages:Shout", "silent": "my_stages:Silent", "lost": "my_stages:Lost", "odd": "my_stages:Outer"}
+    points = {
+        "shout": "my_stages:Shout",
+        "silent": "my_stages:Silent",
+        "lost": "my_stages:Lost",
+        "odd": "my_stages:Outer",
+    }
     return StageRegistry([EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in points.items()])
 
 
@@ -89,17 +94,29 @@ class TestFinding:
                 "a stage of your own is written module:attribute",
             ),
             ("lost", 'stage "lost" (my_stages:Lost) cannot be imported: AttributeError: '),
-            ("odd", 'stage "odd" is <class \'test_registry.Outer\'>, which is no subclass of pipeline.Stage'),
-            ("nowhere.at_all:X", 'stage "nowhere.at_all:X": module nowhere.at_all cannot be imported: ModuleNotFoundError: '),
+            ("odd", "stage \"odd\" is <class 'test_registry.Outer'>, which is no subclass of pipeline.Stage"),
+            (
+                "nowhere.at_all:X",
+                'stage "nowhere.at_all:X": module nowhere.at_all cannot be imported: ModuleNotFoundError: ',
+            ),
             (":Shout", 'stage ":Shout": module  cannot be imported: ValueError: '),
-            ("my_stages:Shuot", 'stage "my_stages:Shuot": module my_stages has no attribute Shuot; did you mean "Shout"?'),
-            ("my_stages:Outer.Iner", 'stage "my_stages:Outer.Iner": module my_stages has no attribute Iner; did you mean "Inner"?'),
+            (
+                "my_stages:Shuot",
+                'stage "my_stages:Shuot": module my_stages has no attribute Shuot; did you mean "Shout"?',
+            ),
+            (
+                "my_stages:Outer.Iner",
+                'stage "my_stages:Outer.Iner": module my_stages has no attribute Iner; did you mean "Inner"?',
+            ),
             ("my_stages:", 'stage "my_stages:": module my_stages has no attribute '),
             ("my_stages:not_a_stage", 'stage "my_stages:not_a_stage" is <function Stage.feed at '),
-            ("my_stages:attrs", 'stage "my_stages:attrs" is <module \'attrs\''),
+            ("my_stages:attrs", "stage \"my_stages:attrs\" is <module 'attrs'"),
             ("my_stages:Plain", 'stage "my_stages:Plain": its Options is '),
             ("my_stages:Demanding", 'stage "my_stages:Demanding": its option mark has no default'),
-            ("my_stages:Mistyped", 'stage "my_stages:Mistyped": a type in its Options is unknown at run time: name \'Marc\''),
+            (
+                "my_stages:Mistyped",
+                "stage \"my_stages:Mistyped\": a type in its Options is unknown at run time: name 'Marc'",
+            ),
         ],
     )
     def test_not_found(self, registry, name, message):
@@ -123,7 +140,12 @@ class TestDescribing:
     def test_documented(self, registry):
         """The docstring's first line, the flows, and each option with its default."""
         info = registry.describe("shout")
-        assert (info.name, info.summary, info.takes, info.gives) == ("shout", "Makes text louder.", Flow.ITEMS, Flow.ITEMS)
+        assert (info.name, info.summary, info.takes, info.gives) == (
+            "shout",
+            "Makes text louder.",
+            Flow.ITEMS,
+            Flow.ITEMS,
+        )
         assert info.options == {"mark": "!", "times": 1}
 
     def test_undocumented(self, registry):

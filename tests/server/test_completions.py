@@ -167,11 +167,11 @@ async def test_r_rows_through_a_socket():
     assert frames[3].raw == text
 
 
-async def test_a_request_that_does_not_stream_is_forwarded():
-    """Without `"stream": true` the upstream's answer comes back unchanged."""
+async def test_a_request_that_does_not_stream_can_be_forwarded():
+    """With `unary = "forward"` such a request goes on as it is, and its answer comes back unchanged."""
     body = b'{ "object":"chat.completion", "choices":[] }'
     upstream = ScriptedUpstream([body], headers={"content-type": "application/json", "content-length": str(len(body))})
-    async with gateway_and_upstream(upstream) as (gateway, _):
+    async with gateway_and_upstream(upstream, upstream={"unary": "forward"}) as (gateway, _):
         response = await gateway.request(body={"messages": [], "model": "m"})
         assert (response.status, await response.read_all()) == (200, body)
         assert response.headers["content-type"] == "application/json"

@@ -155,9 +155,21 @@ class TestFaults:
         """A file that is not there is one line and exit code 1; the others are still done."""
         result = replay("gone.sse", "stream.sse", *options)
         assert result.exit_code == 1
-        assert result.stderr.startswith("gone.sse: ")
+        assert result.stderr == "recording gone.sse: cannot be read: No such file or directory\n"
         assert result.stderr.count("\n") == 1
         assert result.stdout_bytes == replay("stream.sse", *options).stdout_bytes
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [("bad.jsonl", b"{}\nno JSON\n"), ("bad.jsonl", b"[1]"), ("bad.jsonl", b"{}\n\xff"), ("bad.txt", b"")],
+    )
+    def test_undecodable_file(self, name, content):
+        """A file that is no recording is one line and exit code 1."""
+        Path(name).write_bytes(content)
+        result = replay(name)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"recording {name}")
+        assert result.stderr.count("\n") == 1
 
     def test_unknown_event(self):
         """An event that no stage produces is named with the nearest that one does."""

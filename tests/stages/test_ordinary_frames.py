@@ -182,6 +182,13 @@ def test_an_edited_chunk_keeps_every_value_as_written(value):
     assert gateway.feed(frame) == frame.replace(b'"role":"a",', b"")
 
 
+def test_a_filtered_chunk_keeps_every_value_as_written():
+    """The same holds where calls are taken out."""
+    calls = b'{"index":0,"n":123456789012345678901234567890},{"index":1}'
+    frame = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[%b]}}],"odd":[1e999,NaN]}\n\n' % calls
+    assert Gateway(request=NO_PARALLEL).feed(frame) == frame.replace(b',{"index":1}', b"")
+
+
 def test_an_edit_keeps_key_order_and_unknown_keys():
     """Only the role goes; everything else stands where it stood."""
     first = b'data: {"z":1,"choices":[{"a":[],"index":0,"delta":{"y":2,"role":"assistant","x":3},"b":{}}],"k":null}\n\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import attrs
 import pytest
@@ -232,6 +233,29 @@ def test_more_choices_than_anybody_asks_for_are_left_alone():
     gateway = run(payload, on_choice(MAX_CHOICES, t(0, "c", "f", "{}")), on_choice(0, t(0, "c", "f", "{}")))
     assert len(told(gateway.observer, "choice_finished")) == MAX_CHOICES
     assert told(gateway.observer, "call_dispatched") == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(t(0, None, None, '"]'), id="dispatched"),
+        pytest.param(t(0, None, None, '"]]'), id="refused"),
+        pytest.param(t(0, "d"), id="conflict"),
+    ],
+)
+def test_the_text_of_a_settled_call_is_let_go(last):
+    """What stays until the stream ends is a few words, however long the arguments were."""
+    gateway = run(t(0, "c", "f", '["'))
+    piece = chunk(t(0, None, None, "x" * 50_000))
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            gateway.send(piece)
+        assert tracemalloc.get_traced_memory()[0] > 1_900_000
+        gateway.send(chunk(last))
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("option", [field.name for field in attrs.fields(ToolCallDispatchOptions)])

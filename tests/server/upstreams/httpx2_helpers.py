@@ -36,10 +36,12 @@ class Connection:
     _buffer: bytearray = attrs.field(factory=bytearray)
 
     async def send(self, *pieces: bytes) -> None:
+        """Send bytes as they are."""
         for piece in pieces:
             await self.stream.send_all(piece)
 
     async def send_chunks(self, *pieces: bytes) -> None:
+        """Send each piece as a chunk; an empty one ends the body."""
         for piece in pieces:
             await self.stream.send_all(b"%x\r\n%b\r\n" % (len(piece), piece))
 

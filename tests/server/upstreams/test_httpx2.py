@@ -1,5 +1,6 @@
 import gc
 import gzip
+import socket
 import ssl
 import sys
 import warnings
@@ -52,6 +53,13 @@ def tls(certificates):
     return context
 
 
+@pytest.fixture
+def unused_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
 def make_upstream(port, *, scheme="http", **options):
     return Httpx2Upstream(Httpx2Options(f"{scheme}://127.0.0.1:{port}/v1", **options))
 
@@ -79,6 +87,7 @@ class Pieces:
         self._pieces = iter((*pieces, b""))
 
     async def receive(self):
+        """See ``BodySource``."""
         await trio.lowlevel.checkpoint()
         piece = next(self._pieces)
         if isinstance(piece, Exception):
@@ -381,25 +390,26 @@ class TestLettingGo:
             await server.connections[1].gone.wait()
 
 
-class TestStaleConnection:
-    async def handler(self, connection):
+async def answering_once(connection):
+    await connection.request()
+    await connection.send(HELLO)
+    if connection.number == 1:
         await connection.request()
-        await connection.send(HELLO)
-        if connection.number == 1:
-            await connection.request()
-        else:
-            await connection.until_gone()
+    else:
+        await connection.until_gone()
 
+
+class TestStaleConnection:
     async def test_whole_body_is_sent_again(self):
         """Where a kept connection is closed instead of answered, the request goes out once more on a new one."""
-        async with serving(self.handler) as server, upstream_at(server.port) as upstream:
+        async with serving(answering_once) as server, upstream_at(server.port) as upstream:
             for _ in range(2):
                 assert await fetch(upstream) == b"hello"
             assert len(server.connections) == 2
 
     async def test_streamed_body_is_not(self):
         """A body that has gone by cannot be sent again: the request fails as reset."""
-        async with serving(self.handler) as server, upstream_at(server.port) as upstream:
+        async with serving(answering_once) as server, upstream_at(server.port) as upstream:
             assert await fetch(upstream) == b"hello"
             request = UpstreamRequest("POST", "/audio", [], Pieces(b"one"))
             assert (await error_of(partial(upstream.open, request))).kind is UpstreamErrorKind.RESET
@@ -436,14 +446,14 @@ class TestErrors:
             upstream = make_upstream(server.port, scheme="https", ca_file=ca_file)
             assert (await error_of(partial(upstream.open, POST))).kind is UpstreamErrorKind.TLS
 
-    async def test_handshake_that_never_ends(self, autojump_clock):
+    async def test_handshake_that_never_ends(self, autojump_clock):  # noqa: ARG002 - it is the clock
         """The limit on connecting covers the TLS handshake; it is answered with 504."""
         async with serving(Connection.until_gone) as server:
             error = await error_of(partial(make_upstream(server.port, scheme="https", connect_timeout=3).open, POST))
         assert (error.kind, error.status) == (UpstreamErrorKind.CONNECT_TIMEOUT, 504)
         assert trio.current_time() < httpx2_helpers.LIMIT
 
-    async def test_slow_answer_is_no_slow_connection(self, autojump_clock):
+    async def test_slow_answer_is_no_slow_connection(self, autojump_clock):  # noqa: ARG002 - it is the clock
         """Once connected, an answer may take any time."""
 
         async def handler(connection):
@@ -544,7 +554,7 @@ class TestProxy:
         assert error.kind is UpstreamErrorKind.CONNECT
         assert "403" in error.message
 
-    async def test_proxy_never_connects(self, autojump_clock):
+    async def test_proxy_never_connects(self, autojump_clock):  # noqa: ARG002 - it is the clock
         """The limit on connecting covers a proxy that leaves CONNECT without an answer."""
         async with serving(Connection.until_gone) as proxy:
             upstream = make_upstream(1, scheme="https", proxy=f"http://127.0.0.1:{proxy.port}", connect_timeout=3)
@@ -557,15 +567,16 @@ class TestProbe:
         """Any status below 500 will do, even where all places are taken."""
         answer = answering(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status)
         async with serving(answer) as server, upstream_at(server.port, max_connections=1) as upstream:
-            async with aclosing(await upstream.open(GET)):
-                reason = await upstream.probe()
+            response = await upstream.open(GET)
+            reason = await upstream.probe()
+            await response.aclose()
         assert reason is None if says is None else says in reason
 
     async def test_unreachable(self, unused_port):
         """The reason is the error's line."""
         assert "no connection" in await make_upstream(unused_port).probe()
 
-    async def test_silence(self, autojump_clock):
+    async def test_silence(self, autojump_clock):  # noqa: ARG002 - it is the clock
         """A server that says nothing is given up on after 5 seconds."""
         async with serving(Connection.until_gone) as server:
             assert "did not answer within 5 s" in await make_upstream(server.port).probe()
@@ -596,12 +607,3 @@ class TestConfiguration:
         with pytest.raises(ConfigError, match=says) as caught:
             Httpx2Upstream(Httpx2Options(**{"url": "http://127.0.0.1/v1", **options}))
         assert "secret" not in str(caught.value)
-
-
-@pytest.fixture
-def unused_port():
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]

@@ -24,6 +24,7 @@ class App:
         self.left = trio.Event()
 
     async def __call__(self, scope, receive, send):
+        """Serve one request, or the lifespan."""
         if scope["type"] == "lifespan":
             while message := await receive():
                 await send({"type": f"{message['type']}.complete"})
@@ -49,8 +50,21 @@ class App:
         scope.cancel()
 
 
+class Pieces:
+    """A request body that arrives piece by piece."""
+
+    def __init__(self):
+        self._pieces = [b"one", b"two" * 50_000, b""]
+
+    async def receive(self):
+        """See ``BodySource``."""
+        await trio.lowlevel.checkpoint()
+        return self._pieces.pop(0)
+
+
 @asynccontextmanager
-async def serving_http2(app, tmp_path):
+async def reaching(app, tmp_path, *, http2=True):
+    """An upstream in front of the app, which Hypercorn serves over TLS."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     certificate = authority.issue_cert("127.0.0.1")
@@ -65,7 +79,10 @@ async def serving_http2(app, tmp_path):
             stop = trio.Event()
             serve = partial(hypercorn.trio.serve, app, config, shutdown_trigger=stop.wait)
             binds = await nursery.start(serve)
-            yield f"{binds[0].replace('http:', 'https:')}/v1"
+            url = f"{binds[0].replace('http:', 'https:')}/v1"
+            options = Httpx2Options(url, ca_file=tmp_path / "ca.pem", http2=http2)
+            async with aclosing(Httpx2Upstream(options)) as upstream:
+                yield upstream
             stop.set()
 
 
@@ -73,16 +90,14 @@ async def serving_http2(app, tmp_path):
 async def test_stream(tmp_path, http2, version):
     """HTTP/2 is spoken where it is wanted, each read is given out at once, and a second request uses the connection."""
     app = App()
-    async with serving_http2(app, tmp_path) as url:
-        options = Httpx2Options(url, ca_file=tmp_path / "ca.pem", http2=http2)
-        async with aclosing(Httpx2Upstream(options)) as upstream:
-            for _ in range(2):
-                response = await upstream.open(POST)
-                assert await response.receive() == b"data: 1\n\n"
-                app.proceed.set()
-                assert await read_all(response) == b"data: 2\n\n"
-                app.proceed = trio.Event()
-            assert [value for name, value in response.headers if name == b"set-cookie"] == [b"a=1", b"b=2"]
+    async with reaching(app, tmp_path, http2=http2) as upstream:
+        for _ in range(2):
+            response = await upstream.open(POST)
+            assert await response.receive() == b"data: 1\n\n"
+            app.proceed.set()
+            assert await read_all(response) == b"data: 2\n\n"
+            app.proceed = trio.Event()
+        assert [value for name, value in response.headers if name == b"set-cookie"] == [b"a=1", b"b=2"]
     assert [scope["http_version"] for scope in app.scopes] == [version] * 2
     assert app.scopes[0]["path"] == "/v1/chat/completions"
     assert app.scopes[0]["client"] == app.scopes[1]["client"]
@@ -92,30 +107,19 @@ async def test_stream(tmp_path, http2, version):
 async def test_abandoned_stream_is_noticed(tmp_path):
     """An HTTP/2 response that is given up in the middle ends the server's work on it."""
     app = App()
-    async with serving_http2(app, tmp_path) as url:
-        async with aclosing(Httpx2Upstream(Httpx2Options(url, ca_file=tmp_path / "ca.pem"))) as upstream:
-            async with aclosing(await upstream.open(POST)) as response:
-                assert await response.receive() == b"data: 1\n\n"
-            await app.left.wait()
-            app.proceed.set()
-            assert await read_all(await upstream.open(POST)) == b"data: 1\n\ndata: 2\n\n"
+    async with reaching(app, tmp_path) as upstream:
+        async with aclosing(await upstream.open(POST)) as response:
+            assert await response.receive() == b"data: 1\n\n"
+        await app.left.wait()
+        app.proceed.set()
+        assert await read_all(await upstream.open(POST)) == b"data: 1\n\ndata: 2\n\n"
     assert app.scopes[0]["client"] != app.scopes[1]["client"]
 
 
 async def test_body_that_is_still_arriving(tmp_path):
     """A streamed request body goes over HTTP/2 as well."""
-
-    class Pieces:
-        def __init__(self):
-            self._pieces = [b"one", b"two" * 50_000, b""]
-
-        async def receive(self):
-            await trio.lowlevel.checkpoint()
-            return self._pieces.pop(0)
-
     app = App()
     app.proceed.set()
-    async with serving_http2(app, tmp_path) as url:
-        async with aclosing(Httpx2Upstream(Httpx2Options(url, ca_file=tmp_path / "ca.pem"))) as upstream:
-            await read_all(await upstream.open(UpstreamRequest("POST", "/audio", [], Pieces())))
+    async with reaching(app, tmp_path) as upstream:
+        await read_all(await upstream.open(UpstreamRequest("POST", "/audio", [], Pieces())))
     assert app.bodies == [b"one" + b"two" * 50_000]
