@@ -29,6 +29,8 @@ __all__ = [
     "parse_json",
     "replace_choices",
     "replace_delta",
+    "reports_error",
+    "usable_index",
 ]
 
 MAX_CHOICES: Final = 1024
@@ -173,6 +175,11 @@ def error_of(payload: Payload) -> Any:
     if error is not None:
         return error
     return payload if payload.get("object") == "error" else None
+
+
+def reports_error(payload: Payload) -> bool:
+    """Whether ``error_of`` finds an error; quick to say no."""
+    return ("error" in payload or payload.get("object") == "error") and error_of(payload) is not None
 
 
 def replace_choices(payload: Payload, choices: list[Any]) -> Payload:

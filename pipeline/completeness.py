@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.chunks import MAX_CHOICES, choice_key, error_of
+from pipeline.chunks import MAX_CHOICES, choice_key, reports_error
 from pipeline.errors import StreamCut
 from pipeline.items import Payload
 
@@ -24,7 +24,7 @@ class Completeness:
 
     def see(self, payload: Payload) -> None:
         """Note what a chunk opens and finishes."""
-        if ("error" in payload or payload.get("object") == "error") and error_of(payload) is not None:
+        if reports_error(payload):
             self.failed = True
         choices = payload.get("choices")
         if not isinstance(choices, list):

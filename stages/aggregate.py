@@ -237,4 +237,3 @@ def _call(call: ToolCall) -> Payload:
 
 def _is_said(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
-

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from pipeline.chunks import MAX_CHOICES, error_of, usable_index
+from pipeline.chunks import MAX_CHOICES, reports_error, usable_index
 from pipeline.items import Chunk, End, Item, Payload, SideEvent, StreamError
 from pipeline.stage import RequestContext, Stage
 
@@ -68,7 +68,7 @@ class ReasoningDispatch(Stage):
                 self._end()
             return (item,)
         payload = item.payload
-        if ("error" in payload or payload.get("object") == "error") and error_of(payload) is not None:
+        if reports_error(payload):
             self._end()
         choices = payload.get("choices")
         if self._is_over or not isinstance(choices, list):

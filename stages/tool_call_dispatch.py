@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from pipeline.chunks import MAX_CHOICES, error_of, finish_reason_of, usable_index
+from pipeline.chunks import MAX_CHOICES, finish_reason_of, reports_error, usable_index
 from pipeline.items import Chunk, End, Item, Payload, SideEvent, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.refusals import Refusal
@@ -68,7 +68,7 @@ class ToolCallDispatch(Stage):
                 self._end()
             return (item,)
         payload = item.payload
-        if ("error" in payload or payload.get("object") == "error") and error_of(payload) is not None:
+        if reports_error(payload):
             self._end()
         choices = payload.get("choices")
         if self._is_over or not isinstance(choices, list):
@@ -99,7 +99,7 @@ class ToolCallDispatch(Stage):
         """A choice's fragments, then its finish reason (spec, dispatch, 2.4, step 4)."""
         index = usable_index(choice.get("index", 0))
         if index is None:
-            if fragments and not self._has_keyless_choice:
+            if fragments and isinstance(fragments, (list, dict)) and not self._has_keyless_choice:
                 self._has_keyless_choice = True
                 self._observer.call_refused(None, None, Refusal.NO_INDEX, None)  # no repair numbers choices
             return []

@@ -109,17 +109,8 @@ class Httpx2Upstream:
 
     async def probe(self) -> str | None:
         """See ``Upstream.probe``. Asks for ``/models`` on a new connection; any status below 500 will do."""
-        await trio.lowlevel.checkpoint()
-        connection = self._make_connection()
-        with trio.move_on_after(_PROBE_TIMEOUT), ExitStack() as undo:
-            undo.callback(connection.close)
-            try:
-                answer = await connection.exchange(UpstreamRequest("GET", "/models", []), self._origin)
-            except UpstreamError as error:
-                return error.message
-            if answer.status_code < _FIRST_SERVER_ERROR:
-                return None
-            return f"{self.name}/models answered with status {answer.status_code}"
+        with trio.move_on_after(_PROBE_TIMEOUT):
+            return await self._probe()
         return f"{self.name}/models did not answer within {_PROBE_TIMEOUT:g} s"
 
     async def aclose(self) -> None:
@@ -130,6 +121,19 @@ class Httpx2Upstream:
     def statistics(self) -> PoolStatistics:
         """The connections and the requests that wait for one."""
         return self._pool.statistics()
+
+    async def _probe(self) -> str | None:
+        connection = self._make_connection()
+        with ExitStack() as undo:
+            undo.callback(connection.close)
+            try:
+                answer = await connection.exchange(UpstreamRequest("GET", "/models", []), self._origin)
+            except UpstreamError as error:
+                await trio.lowlevel.checkpoint()
+                return error.message
+        if answer.status_code < _FIRST_SERVER_ERROR:
+            return None
+        return f"{self.name}/models answered with status {answer.status_code}"
 
 
 def _require(module: str, wanted_by: str) -> None:

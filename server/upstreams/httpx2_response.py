@@ -49,8 +49,8 @@ class Httpx2Response:
 
     async def receive(self) -> bytes:
         """See ``UpstreamResponse.receive``."""
-        await trio.lowlevel.checkpoint()  # httpx2 may have several parts of one read at hand
         while True:
+            await trio.lowlevel.checkpoint()  # httpx2 may have several parts of one read at hand
             if self._decoder is not None and (piece := self._decoder.pull()):
                 return piece
             data = b"" if self._ended else await self._read()

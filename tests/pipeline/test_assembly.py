@@ -21,12 +21,14 @@ class Tagged(Stage):
     number = ""
 
     def feed(self, item: object) -> Iterable[object]:
+        """Texts get longer, errors pass."""
         if item == "boom":
             raise ZeroDivisionError
         self.finished = item == "enough"
         return (item if isinstance(item, StreamError) else f"{item}{self.number}",)
 
     def close(self) -> Iterable[object]:
+        """Give one text more."""
         return (f"end{self.number}",)
 
 
@@ -39,6 +41,7 @@ def row(count: int) -> list[tuple[str, Stage]]:
 
 def sending(*bursts: list[object]) -> Callable[[Send], Awaitable[None]]:
     async def source(send: Send) -> None:
+        await trio.lowlevel.checkpoint()
         for burst in bursts:
             await send.send(burst)
 
@@ -96,7 +99,7 @@ class TestErrors:
             raise StreamCut("gone")
 
         given = []
-        with pytest.raises(StreamCut, match="gone"):
+        with pytest.raises(StreamCut, match="gone"):  # noqa: PT012 - what came before it counts
             async with open_pipeline(source, row(2)) as receive:
                 async for burst in receive:
                     given += burst
@@ -171,29 +174,6 @@ class TestEnd:
         assert given == ["enough012", "end12", "end2"]
         assert broken.is_set()
 
-    async def test_cancelled_passes(self, autojump_clock):
-        """A timeout around the block ends it, and is not mistaken for an error."""
-        before = living()
-        with trio.move_on_after(5) as scope:
-            async with open_pipeline(forever, row(2)) as receive:
-                await receive.receive()
-        assert scope.cancelled_caught
-        assert living() == before
-
-    async def test_error_while_cancelled(self, autojump_clock):
-        """An error that comes up during a cancellation comes out alone."""
-
-        async def source(send: Send) -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                raise StreamCut("while cleaning up")
-
-        with pytest.raises(StreamCut, match="cleaning"):
-            with trio.move_on_after(5):
-                async with open_pipeline(source, row(2)) as receive:
-                    await receive.receive()
-
     async def test_requests_are_independent(self):
         """A crash in one request leaves its neighbour alone."""
         results: dict[str, list[object]] = {}
@@ -207,3 +187,27 @@ class TestEnd:
         assert results["good"] == ["a", "b", "end"]
         assert results["bad"][0] == "a"
         assert isinstance(results["bad"][1], StreamError)
+
+
+async def test_cancelled_passes(autojump_clock):
+    """A timeout around the block ends it, and is not mistaken for an error."""
+    before = living()
+    with trio.move_on_after(5) as scope:
+        async with open_pipeline(forever, row(2)) as receive:
+            await receive.receive()
+    assert scope.cancelled_caught
+    assert living() == before
+
+
+async def test_error_while_cancelled(autojump_clock):
+    """An error that comes up during a cancellation comes out alone."""
+
+    async def source(send: Send) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise StreamCut("while cleaning up")
+
+    with pytest.raises(StreamCut, match="cleaning"), trio.move_on_after(5):
+        async with open_pipeline(source, row(2)) as receive:
+            await receive.receive()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 import orjson
 import pytest
@@ -22,10 +23,12 @@ class Echo(Stage):
     closes = 0
 
     def feed(self, item: int) -> Iterable[object]:
+        """Counted."""
         self.fed += 1
         return (item,)
 
     def close(self) -> Iterable[object]:
+        """Counted too."""
         self.closes += 1
         return (f"{self.fed} fed",)
 
@@ -34,6 +37,7 @@ class Picky(Echo):
     """Gives a number twice; raises for -1, drops 0, is finished with 99."""
 
     def feed(self, item: int) -> Iterable[object]:
+        """Give the item before and after what it brings about."""
         self.fed += 1
         if item == 0:
             return
@@ -60,6 +64,7 @@ class Bench:
         self.send, self.out = trio.open_memory_channel[list[object]](room)
 
     async def run(self) -> None:
+        """Run the stage to its end."""
         await run_stage(self.stage, "picky", self.receive, self.send)
 
     async def run_all(self, *bursts: list[object]) -> list[list[object]]:
@@ -71,6 +76,7 @@ class Bench:
         return self.taken()
 
     def taken(self) -> list[list[object]]:
+        """The bursts that have come out so far, where there is room for them."""
         bursts = []
         while self.out.statistics().current_buffer_used:
             bursts.append(self.out.receive_nowait())
@@ -117,7 +123,7 @@ class TestBursts:
         """A burst grows only while it is below the limit, so that other tasks have their turn."""
         *bursts, _ = await Bench(make_stage(Echo)).run_all(*([n] for n in range(3 * MAX_BURST_ITEMS)))
         assert [len(burst) for burst in bursts] == [MAX_BURST_ITEMS] * 3
-        assert sum(bursts, []) == list(range(3 * MAX_BURST_ITEMS))
+        assert list(chain(*bursts)) == list(range(3 * MAX_BURST_ITEMS))
 
     async def test_a_longer_burst_is_not_cut(self):
         """A burst that is longer by itself is fed as it came."""
@@ -205,12 +211,12 @@ class TestRaising:
 
         class Strict(Stage):
             def feed(self, item: object) -> Iterable[object]:
-                raise StreamCut("the upstream ended in the middle")
+                raise StreamCut(f"the upstream ended behind {item}")
 
         ((error,),) = await Bench(make_stage(Strict)).run_all([1])
         assert isinstance(error, StreamError)
         assert error.failure.body()["error"] == {
-            "message": "the upstream ended in the middle",
+            "message": "the upstream ended behind 1",
             "type": "upstream_error",
             "param": None,
             "code": "upstream_cut",
@@ -244,7 +250,7 @@ class TestRaising:
         """A broken stream of the stage's own is a failure, not the end of whoever takes what it gives."""
 
         class Remote(Stage):
-            async def run(self, receive: object, send: object) -> None:
+            async def run(self, *_channels: object) -> None:
                 await trio.lowlevel.checkpoint()
                 raise trio.BrokenResourceError("the moderation service hung up")
 
@@ -320,50 +326,51 @@ class TestCancellation:
         assert bench.taken() == []
 
 
-class TestAwaitingStage:
-    """A stage that overrides ``run``."""
+def slow(delay: Callable[[object], float]) -> type[Stage]:
+    class Slow(Stage):
+        async def run(
+            self, receive: trio.MemoryReceiveChannel[list[object]], send: trio.MemorySendChannel[list[object]]
+        ) -> None:
+            async for burst in receive:
+                for item in burst:
+                    await trio.sleep(delay(item))
+                    await send.send([item])
 
-    @staticmethod
-    def slow(delay: Callable[[object], float]) -> type[Stage]:
-        class Slow(Stage):
-            async def run(
-                self, receive: trio.MemoryReceiveChannel[list[object]], send: trio.MemorySendChannel[list[object]]
-            ) -> None:
-                async for burst in receive:
-                    for item in burst:
-                        await trio.sleep(delay(item))
-                        await send.send([item])
+    return Slow
 
-        return Slow
 
-    async def test_takes_its_time(self, autojump_clock):
-        """It may wait for whatever it likes; its channels are closed for it."""
-        bench = Bench(make_stage(self.slow(lambda _: 10)))
-        started = trio.current_time()
-        assert await bench.run_all([1, 2], [3]) == [[1], [2], [3]]
-        assert trio.current_time() - started == pytest.approx(30)
-        assert bench.is_closed()
+async def test_awaiting_stage_takes_its_time(autojump_clock):
+    """It may wait for whatever it likes; its channels are closed for it."""
+    bench = Bench(make_stage(slow(lambda _: 10)))
+    started = trio.current_time()
+    assert await bench.run_all([1, 2], [3]) == [[1], [2], [3]]
+    assert trio.current_time() - started == pytest.approx(30)
+    assert bench.is_closed()
 
-    async def test_can_be_cancelled(self, autojump_clock):
-        """A timeout around the request ends it too."""
-        bench = Bench(make_stage(self.slow(lambda item: 1 if item == 1 else math.inf)))
-        bench.source.send_nowait([1, 2])
-        with trio.move_on_after(60) as scope:
-            await bench.run()
-        assert scope.cancelled_caught
-        assert bench.taken() == [[1]]
-        assert bench.is_closed()
 
-    async def test_a_group_is_a_failure_like_any_other(self):
-        """What its own nursery raises ends the stream with an error."""
+async def test_awaiting_stage_can_be_cancelled(autojump_clock):
+    """A timeout around the request ends it too."""
+    bench = Bench(make_stage(slow(lambda item: 1 if item == 1 else math.inf)))
+    bench.source.send_nowait([1, 2])
+    with trio.move_on_after(60) as scope:
+        await bench.run()
+    assert scope.cancelled_caught
+    assert bench.taken() == [[1]]
+    assert bench.is_closed()
 
-        class Parallel(Stage):
-            async def run(self, receive: object, send: object) -> None:
-                async def fail() -> None:
-                    raise ValueError("in a child")
 
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(fail)
+async def test_a_group_is_a_failure_like_any_other():
+    """What its own nursery raises ends the stream with an error."""
 
-        ((error,),) = await Bench(make_stage(Parallel)).run_all([1])
-        assert failure_of(error).message == "stage picky failed: ExceptionGroup"
+    class Parallel(Stage):
+        async def run(self, *_channels: object) -> None:
+            async def fail() -> None:
+                await trio.lowlevel.checkpoint()
+                raise ValueError("in a child")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(fail)
+                nursery.start_soon(trio.sleep_forever)
+
+    ((error,),) = await Bench(make_stage(Parallel)).run_all([1])
+    assert failure_of(error).message == "stage picky failed: ExceptionGroup"

@@ -43,7 +43,8 @@ class Shout(Stage):
 
     @classmethod
     def is_idle(cls, options: ShoutOptions, context: RequestContext) -> bool:
-        return "shouted" not in context.events
+        """Loud stages wait until they are asked."""
+        return options.loud and "shouted" not in context.events
 
 
 class Whisper(Stage):
@@ -103,8 +104,10 @@ class TestOrder:
             ([], "pipeline.stages: is empty; the last stage must give bytes, as sse_encoder does"),
             (
                 ["shuot", "encoder"],
-                'pipeline.stages[0]: there is no stage "shuot"; did you mean "shout"?; installed: encoder, gzip, shout, '
-                "whisper; a stage of your own is written module:attribute",
+                (
+                    'pipeline.stages[0]: there is no stage "shuot"; did you mean "shout"?; installed: encoder, gzip, shout, '
+                    "whisper; a stage of your own is written module:attribute"
+                ),
             ),
             (["whisper", "whisper", "encoder"], 'pipeline.stages[1]: stage "whisper" stands in the order twice'),
             (
@@ -180,8 +183,10 @@ class TestOptions:
             ({"marc": "?"}, 'stages.shout.marc: is no option of this stage; did you mean "mark"?'),
             (
                 {"zzz": 1},
-                "stages.shout.zzz: is no option of this stage; it has mark, times, pause, loud, words, sizes, style, "
-                "colour, limit",
+                (
+                    "stages.shout.zzz: is no option of this stage; it has mark, times, pause, loud, words, sizes, style, "
+                    "colour, limit"
+                ),
             ),
             ({"times": "2"}, "stages.shout.times: is '2', of type str; it must be of type int"),
             ({"times": True}, "stages.shout.times: is True, of type bool; it must be of type int"),

@@ -19,6 +19,8 @@ class Shout(Stage):
 
     @attrs.frozen
     class Options:
+        """Two of them."""
+
         mark: str = "!"
         times: int = 1
 
@@ -29,18 +31,24 @@ class Silent(Stage):
 
 class Plain(Stage):
     class Options:
+        """No attrs class."""
+
         mark = "!"
 
 
 class Demanding(Stage):
     @attrs.frozen
     class Options:
+        """Without a default."""
+
         mark: str
 
 
 class Mistyped(Stage):
     @attrs.frozen
     class Options:
+        """Of a type that there is not."""
+
         mark: "Marc" = "!"  # noqa: F821 - the fault
 
 
@@ -85,13 +93,17 @@ class TestFinding:
         [
             (
                 "shuot",
-                'there is no stage "shuot"; did you mean "shout"?; installed: lost, odd, shout, silent; '
-                "a stage of your own is written module:attribute",
+                (
+                    'there is no stage "shuot"; did you mean "shout"?; installed: lost, odd, shout, silent; '
+                    "a stage of your own is written module:attribute"
+                ),
             ),
             (
                 "",
-                'there is no stage ""; installed: lost, odd, shout, silent; '
-                "a stage of your own is written module:attribute",
+                (
+                    'there is no stage ""; installed: lost, odd, shout, silent; '
+                    "a stage of your own is written module:attribute"
+                ),
             ),
             ("lost", 'stage "lost" (my_stages:Lost) cannot be imported: AttributeError: '),
             ("odd", "stage \"odd\" is <class 'test_registry.Outer'>, which is no subclass of pipeline.Stage"),

@@ -154,7 +154,7 @@ def proxying(port: int, seen: list[Received]) -> Handler:
         assert asked is not None
         seen.append(asked)
         await connection.send(b"HTTP/1.1 200 Connected\r\n\r\n")
-        async with trio.open_nursery() as nursery, await trio.open_tcp_stream("127.0.0.1", port) as target:
+        async with await trio.open_tcp_stream("127.0.0.1", port) as target, trio.open_nursery() as nursery:
             nursery.start_soon(_pump, target, connection.stream)
             await _pump(connection.stream, target)
             nursery.cancel_scope.cancel()

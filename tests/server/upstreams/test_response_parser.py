@@ -93,6 +93,7 @@ def test_response_without_body_ends_with_its_head(response, bodiless):
         b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nhi",
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi and more",
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi" + COUNTED,
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhiHTTP/1.1 2",
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi and more",
     ],
 )
