@@ -73,8 +73,8 @@ class FrameTooLong(StreamFailure):
     """One frame of the upstream is longer than the limit."""
 
     code = "frame_too_long"
-    frames: Sequence[Any] = ()
-    """The frames that were whole before it."""
+    raws: Sequence[bytes] = ()
+    """The bytes of the frames that were whole before it."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the upstream sent a frame longer than max_frame_bytes = {limit}")

@@ -11,12 +11,22 @@ from typing import Any, TypeAlias
 import attrs
 
 from pipeline.errors import StreamFailure
-from pipeline.sse import Frame
+from pipeline.sse import Frame, other_lines
 
-__all__ = ["Chunk", "End", "Item", "Payload", "SideEvent", "StreamError", "Verbatim"]
+__all__ = ["Chunk", "End", "Evidence", "Item", "Payload", "SideEvent", "StreamError", "Verbatim"]
 
 Payload: TypeAlias = dict[str, Any]
 """A parsed JSON object. Treated as immutable: an edit copies the path down to what it changes."""
+
+
+@attrs.frozen(slots=True)
+class Evidence:
+    """Whether what a stage took for a tool call turned out to be one (spec, dispatch, 5.6). Never on the wire."""
+
+    choice_index: int
+    call_index: int
+    complete: bool
+    """False: it has begun; true: it is whole. The last word on a call counts."""
 
 
 @attrs.frozen(eq=False, slots=True)
@@ -28,9 +38,17 @@ class Chunk:
     raw: bytes | None
     """The very bytes of the upstream's frame, or none once a stage has changed the payload."""
 
+    evidence: tuple[Evidence, ...] = ()
+    """What a stage knows of the calls in it."""
+    fields: bytes = b""
+    """Of an edited chunk: the lines of its frame beside the data, an ``id`` or a comment, each ended by LF."""
+
     def edited(self, payload: Payload) -> Chunk:
-        """The chunk with another payload, to be encoded anew."""
-        return Chunk(payload, None)
+        """The chunk with another payload, to be encoded anew; the frame's other lines stay."""
+        fields = self.fields
+        if self.raw is not None and not self.raw.startswith(b"data: {"):
+            fields = other_lines(self.raw)
+        return Chunk(payload, None, self.evidence, fields)
 
 
 @attrs.frozen(eq=False, slots=True)

@@ -14,7 +14,7 @@ import attrs
 
 from pipeline.errors import FrameTooLong
 
-__all__ = ["MAX_FRAME_BYTES", "Frame", "SseDecoder", "sse_frame"]
+__all__ = ["MAX_FRAME_BYTES", "Frame", "SseDecoder", "other_lines", "sse_frame"]
 
 MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 """The default limit of one frame. The longest recorded frame of a provider has 26 KB; an image or audio part in one
@@ -71,6 +71,7 @@ class SseDecoder:
         self._buffer = bytearray()
         self._searched = 0
         self._at_start = True
+        self._has_bom = False
         self._after_cr = False
         self._stray_lf = b""
 
@@ -78,89 +79,103 @@ class SseDecoder:
         """The frames that ``data`` completes.
 
         Raises:
-            FrameTooLong: a frame is longer than the limit. The frames before it are in the error's ``frames``.
+            FrameTooLong: a frame is longer than the limit. The bytes of those before it are in the error's ``raws``.
         """
+        return [self.read(raw) for raw in self.split(data)]
+
+    def read(self, raw: bytes) -> Frame:
+        """The frame that these bytes are, with or without its blank line; to be called for each frame in order."""
+        if raw.startswith(b"data: ") and raw.endswith(b"\n\n"):
+            data = raw[6:-2]
+            if b"\n" not in data and b"\r" not in data:
+                return Frame(raw, data)
+        return _parse(raw, raw.removeprefix(_BOM) if self._take_bom() else raw)
+
+    def _take_bom(self) -> bool:
+        """Whether the frame to be read begins with the stream's byte-order mark."""
+        has_bom, self._has_bom = self._has_bom, False
+        return has_bom
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The bytes of the frames that ``data`` completes, for ``read``; raises as ``feed``."""
         if self._after_cr and data:
             self._after_cr = False
             if data[:1] == b"\n":
                 self._stray_lf = b"\n"
                 data = data[1:]
         if not self._buffer and not self._at_start and b"\r" not in data:
-            return self._feed_whole_lines(data)
+            return self._split_lf(data)
         self._buffer += data
         if self._at_start and len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
             return []
+        if self._at_start:
+            self._at_start = False
+            self._has_bom = self._buffer.startswith(_BOM)
         return self._search()
 
     def close(self) -> Frame | None:
         """What came after the last blank line, if anything did; its ``raw`` is not completed."""
-        tail = bytes(self._buffer)
+        tail = self._stray_lf + self._buffer
+        self._stray_lf = b""
         self._buffer.clear()
         self._searched = 0
-        if not tail and not self._stray_lf:
-            return None
-        return self._frame(tail)
+        return self.read(tail) if tail else None
 
-    def _feed_whole_lines(self, data: bytes) -> list[Frame]:
+    def _split_lf(self, data: bytes) -> list[bytes]:
         """Nothing is pending and all line ends are LF: nearly every read of nearly every server."""
         *blocks, rest = data.split(b"\n\n")
-        frames: list[Frame] = []
-        for block in blocks:
-            if len(block) + 2 > self._limit:
-                raise self._too_long(frames)
-            frames.append(self._frame(block + b"\n\n"))
+        raws = [block + b"\n\n" for block in blocks]
+        if len(data) > self._limit:
+            for at, raw in enumerate(raws):
+                if len(raw) > self._limit:
+                    raise self._too_long(raws[:at])
+        if self._stray_lf and raws:
+            raws[0] = self._stray_lf + raws[0]
+            self._stray_lf = b""
         if rest:
-            self._keep(rest, frames)
-        return frames
+            self._keep(rest, raws)
+        return raws
 
-    def _search(self) -> list[Frame]:
-        frames: list[Frame] = []
+    def _search(self) -> list[bytes]:
+        raws: list[bytes] = []
         buffer, start = self._buffer, 0
         position = max(0, self._searched - _OVERLAP)
         while found := _BLANK_LINE.search(buffer, position):
             end = found.end()
             if end - start > self._limit:
-                raise self._too_long(frames)
-            frames.append(self._frame(bytes(buffer[start:end])))
+                raise self._too_long(raws)
+            raws.append(self._stray_lf + buffer[start:end])
+            self._stray_lf = b""
             start = position = end
-        if frames and start == len(buffer):
-            self._after_cr = buffer[-1:] == b"\r"
-        rest = bytes(buffer[start:]) if start else None
-        if rest is None:
+        if not start:
             if len(buffer) > self._limit:
-                raise self._too_long(frames)
+                raise self._too_long(raws)
             self._searched = len(buffer)
-        else:
-            buffer.clear()
-            self._keep(rest, frames)
-        return frames
+            return raws
+        rest = bytes(buffer[start:])
+        self._after_cr = not rest and buffer[-1:] == b"\r"
+        buffer.clear()
+        self._keep(rest, raws)
+        return raws
 
-    def _keep(self, rest: bytes, frames: list[Frame]) -> None:
+    def _keep(self, rest: bytes, raws: list[bytes]) -> None:
         if len(rest) > self._limit:
-            raise self._too_long(frames)
+            raise self._too_long(raws)
         self._buffer += rest
         self._searched = len(rest)
 
-    def _too_long(self, frames: list[Frame]) -> FrameTooLong:
+    def _too_long(self, raws: list[bytes]) -> FrameTooLong:
         self._buffer.clear()
         self._searched = 0
         error = FrameTooLong(self._limit)
-        error.frames = frames
+        error.raws = raws
         return error
 
-    def _frame(self, raw: bytes) -> Frame:
-        text = raw
-        if self._at_start:
-            self._at_start = False
-            text = raw.removeprefix(_BOM)
-        if self._stray_lf:
-            raw = self._stray_lf + raw
-            self._stray_lf = b""
-        if text.startswith(b"data: ") and text.endswith(b"\n\n"):
-            data = text[6:-2]
-            if b"\n" not in data and b"\r" not in data:
-                return Frame(raw, data)
-        return _parse(raw, text)
+
+def other_lines(raw: bytes) -> bytes:
+    """The lines of a frame that hold no data, each ended by LF."""
+    lines = _LINE_END.split(raw.removeprefix(_BOM))
+    return b"".join(line + b"\n" for line in lines if line and line.partition(b":")[0] != b"data")
 
 
 def _parse(raw: bytes, text: bytes) -> Frame:

@@ -25,11 +25,12 @@ _CLOSED: Final = Verdict.CLOSED
 _MALFORMED: Final = Verdict.MALFORMED
 
 _SIGNIFICANT: Final = re.compile(r"[^ \t\n\r]")
-# To the next bracket outside of strings, or to the quote of a string that the fragment leaves open. Repetitions are
-# possessive: only such an open string is read once more, and nothing is remembered for a second try.
-_NEXT_OUTSIDE: Final = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+["{}\[\]]', re.DOTALL)
-# To the end of a string, or to a backslash whose other half is in the next fragment.
-_NEXT_INSIDE: Final = re.compile(r'(?:[^"\\]++|\\.)*+["\\]', re.DOTALL)
+# To the next bracket outside of strings, or to the end of the fragment, also in the middle of a string: then the group
+# takes part, and holds a backslash whose other half is in the next fragment. Repetitions are possessive: no character
+# is read twice.
+_OUTSIDE: Final = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+(?:"|(\\?)\Z))*+(?:[{}\[\]]|\Z)', re.DOTALL)
+# The same from the middle of a string to its end.
+_INSIDE: Final = re.compile(r'(?:[^"\\]++|\\.)*+(?:"|(\\?)\Z)', re.DOTALL)
 
 
 class JsonScanner:
@@ -84,27 +85,37 @@ class JsonScanner:
         return self._verdict
 
     def _scan(self, text: str, position: int) -> Verdict:
-        depth, in_string = self._depth, self._in_string
         if self._escaped and text:
             self._escaped = False
             position = 1
-        while found := (_NEXT_INSIDE if in_string else _NEXT_OUTSIDE).match(text, position):
+        if self._in_string:
+            found = _INSIDE.match(text, position)
+            assert found is not None
+            if found.lastindex:
+                self._escaped = found[1] != ""
+                return _INCOMPLETE
+            self._in_string = False
+            position = found.end()
+        depth = self._depth
+        while found := _OUTSIDE.match(text, position):
+            if found.lastindex:
+                self._in_string = True
+                self._escaped = found[1] != ""
+                break
+            if found.end() == position:
+                break
             position = found.end()
             character = text[position - 1]
-            if character == '"':
-                in_string = not in_string
-            elif in_string:
-                self._escaped = True
-            elif character in "{[":
+            if character in "{[":
                 depth += 1
-            else:
+            elif character in "}]":
                 depth -= 1
                 if not depth:
                     self._depth = 0
-                    self._in_string = False
                     return self._follow_root(text, position)
+            else:
+                break
         self._depth = depth
-        self._in_string = in_string
         return _INCOMPLETE
 
     def _follow_root(self, text: str, position: int) -> Verdict:

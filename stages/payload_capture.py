@@ -81,7 +81,7 @@ class PayloadCapture(Stage):
                 return
             self._aggregate.feed(item.payload)
             self._completeness.see(item.payload)
-            for each in item.evidence:
+            for each in getattr(item,"evidence",()):
                 self._evidence[each.choice_index, each.call_index] = each.complete
         elif isinstance(item, StreamError):
             self._settle_failure(item.failure)

@@ -82,7 +82,9 @@ class SseEncoder(Stage):
             self.context.observer.stream_failed(failure, reported=True)
         if self._envelope is not None:
             self._envelope.update(_usable(chunk.payload))
-        return sse_frame(encode_json(chunk.payload)) if chunk.raw is None else chunk.raw
+        if chunk.raw is not None:
+            return chunk.raw
+        return chunk.fields + sse_frame(encode_json(chunk.payload))
 
     def _encode_event(self, event: SideEvent) -> bytes:
         if self._envelope is None:
@@ -91,11 +93,15 @@ class SseEncoder(Stage):
         return sse_frame(encode_json({**envelope, "choices": [], event.name: event.payload}))
 
     def _encode_error(self, failure: StreamFailure, raw: bytes | None) -> bytes:
-        self._has_failed = True
-        self.context.observer.stream_failed(failure, reported=raw is not None)
         if raw is not None:
+            self._has_failed = True
+            self.context.observer.stream_failed(failure, reported=True)
             return raw
         self.finished = True
+        if self._has_failed:  # the upstream has said so itself: one error is enough
+            return b""
+        self._has_failed = True
+        self.context.observer.stream_failed(failure, reported=False)
         return sse_frame(encode_json(failure.body()))
 
 

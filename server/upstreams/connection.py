@@ -18,6 +18,7 @@ __all__ = ["Connection"]
 _SMALL_BODY_BYTES: Final = 64 * 1024
 """What goes out in one piece before the answer is waited for; any system's buffers hold about as much."""
 _LAST_READS: Final = 2
+"""How often a response that is to be closed is read from once more."""
 _LAST_READ_BYTES: Final = 64 * 1024
 
 
@@ -98,7 +99,7 @@ class Connection:
     def is_quiet(self) -> bool:
         """Whether an idle connection is still open, and the server has sent nothing unasked. Never waits."""
         try:
-            self._stream.receive_nowait(1)
+            self._stream.receive_nowait(_LAST_READ_BYTES)
         except trio.WouldBlock:
             return True
         except trio.BrokenResourceError:
@@ -158,5 +159,6 @@ class Connection:
         try:
             data = await self._stream.receive_some(self._read_bytes)
         except trio.BrokenResourceError as error:
-            raise UpstreamError(UpstreamErrorKind.RESET, f"the connection to the upstream broke: {error}") from error
+            reason = str(error).removeprefix("socket connection broken: ")
+            raise UpstreamError(UpstreamErrorKind.RESET, f"the connection to the upstream broke: {reason}") from error
         self._parser.feed(data)

@@ -224,3 +224,22 @@ def test_a_line_end_that_is_cut_in_two_stays_whole():
     out = gateway.feed(call[:-1]) + gateway.feed(call[-1:] + call) + gateway.feed(DONE)
     assert [name for name, _ in frames(out)] == ["tool_call_dispatch", None, None, None]
     assert out.replace(out[: out.index(b'data: {"id"')], b"") == call + call + DONE
+
+
+def test_a_break_after_a_reported_failure_adds_no_second_error():
+    """The client is told once: the upstream's own error frame is enough."""
+    assert encode(OPENED, REPORTED, NOTICED) == [b"open\n\n", REPORTED.raw, b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("raw", "lines"),
+    [
+        (b'event: message\nid: 7\ndata: {"a":1}\n: note\n\n', b"event: message\nid: 7\n: note\n"),
+        (b'\ndata:{"a":1}\r\n\r\n', b""),
+        (b'retry: 5\rdata: {"a"\rdata: :1}\r\r', b"retry: 5\n"),
+    ],
+)
+def test_an_edit_keeps_the_frames_other_lines(raw, lines):
+    """What stood beside the data of an edited frame goes on, also after a second edit."""
+    edited = Chunk({"a": 1}, raw).edited({"a": 2}).edited({"a": 3})
+    assert encode(edited)[0] == lines + b'data: {"a":3}\n\n'

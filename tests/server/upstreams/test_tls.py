@@ -8,6 +8,7 @@ import pytest
 import trio
 import trustme
 from scripted import chunked, scripted_server, whole
+from trio.testing import wait_all_tasks_blocked
 
 from server.errors import ConfigError, UpstreamError, UpstreamErrorKind
 from server.upstreams.base import UpstreamRequest
@@ -41,6 +42,12 @@ async def answer(peer):
     while True:
         await peer.request()
         await peer.send(whole(b"hi"))
+
+
+async def close_with_alert(peer):
+    """What a strict server does; ``https_compatible`` would leave it out."""
+    peer.stream._https_compatible = False  # noqa: SLF001 - no other way in the middle of a connection
+    await peer.stream.aclose()
 
 
 async def fetch(upstream, request=POST):
@@ -196,6 +203,54 @@ async def test_connection_is_used_again_after_the_last_event(authority, ca_file)
     assert server.connections == 1
 
 
+class Once:
+    """A body that cannot be sent twice."""
+
+    def __init__(self):
+        self.pieces = [b"once", b""]
+
+    async def receive(self):
+        await trio.lowlevel.checkpoint()
+        return self.pieces.pop(0)
+
+
+@pytest.mark.parametrize("alert", [True, False])
+async def test_connection_closed_while_idle_is_not_used(authority, ca_file, alert):
+    """The end of an idle connection is seen before the next request, with and without the closing alert."""
+
+    async def handler(peer):
+        await peer.request()
+        await peer.send(whole(b"hi"))
+        if alert:
+            await close_with_alert(peer)
+
+    async with scripted_server(handler, tls=server_context(authority)) as server:
+        upstream = HttpUpstream(HttpUpstreamOptions(server.url, ca_file=ca_file))
+        for _ in range(2):
+            assert await fetch(upstream, UpstreamRequest("POST", "/files", [], Once())) == (200, b"hi")
+            await wait_all_tasks_blocked()
+        await upstream.aclose()
+    assert server.connections == 2
+
+
+async def test_bytes_sent_while_idle_are_no_answer(authority, ca_file):
+    """A connection on which the server speaks unasked is dropped, also if the records came with the answer."""
+
+    async def handler(peer):
+        await peer.request()
+        await peer.send(whole(b"asked"))
+        await peer.send(whole(b"unasked"))
+        await peer.gone()
+
+    async with scripted_server(handler, tls=server_context(authority)) as server:
+        upstream = HttpUpstream(HttpUpstreamOptions(server.url, ca_file=ca_file))
+        for _ in range(2):
+            assert await fetch(upstream) == (200, b"asked")
+            await wait_all_tasks_blocked()
+        await upstream.aclose()
+    assert server.connections == 2
+
+
 async def test_unread_response_is_closed_at_once(authority, ca_file):
     """The server notices within moments; no closing alert is waited for."""
     closed = trio.Event()
@@ -257,8 +312,7 @@ async def test_body_until_the_end_of_the_connection(authority, ca_file, alert):
         await peer.request()
         await peer.send(b"HTTP/1.0 200 OK\r\n\r\nall of it")
         if alert:
-            peer.stream._https_compatible = False  # noqa: SLF001 - makes aclose send the alert
-            await peer.stream.aclose()
+            await close_with_alert(peer)
 
     async with scripted_server(handler, tls=server_context(authority)) as server:
         upstream = HttpUpstream(HttpUpstreamOptions(server.url, ca_file=ca_file))
