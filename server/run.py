@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import sys
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from server.config import Config
     from server.settings import ServerSettings
 
-__all__ = ["listen", "run_gateway", "serve"]
+__all__ = ["listen", "run_gateway", "serve", "tune_garbage_collection"]
 
 _log = structlog.get_logger("callahead")
 
@@ -47,6 +48,7 @@ def serve(config: Config) -> None:
     host, port = listener.getsockname()[:2]
     sys.stdout.write(welcome(config, upstream.name, host, port))
     sys.stdout.flush()
+    tune_garbage_collection()
     try:
         trio.run(run_until_signal, gateway, listener)
     except KeyboardInterrupt:
@@ -127,6 +129,17 @@ def _hypercorn_config(server: ServerSettings, listener: socket.socket) -> Hyperc
     config.include_server_header = False
     config.backlog = 1024
     return config
+
+
+def tune_garbage_collection() -> None:
+    """Look for cycles less often, and never among what was there at the start.
+
+    Every chunk is a handful of containers that die by reference counting within milliseconds. At Python's default
+    threshold of 700 new containers the collector ran every few dozen chunks and cost a third of the CPU per chunk.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
 
 
 def listen(host: str, port: int, write_timeout: float) -> socket.socket:

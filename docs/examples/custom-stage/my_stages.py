@@ -1,0 +1,57 @@
+"""A stage of your own: hides digits from clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import attrs
+
+from pipeline import Chunk, Item, RequestContext, Stage
+from pipeline.chunks import choices_of, delta_of, exact_payload, replace_choices, replace_delta
+
+
+@attrs.frozen
+class RedactOptions:
+    """What is hidden, and behind what."""
+
+    mask: str = attrs.field(default="#", validator=attrs.validators.min_len(1))
+    """What stands in place of each digit."""
+    keys: tuple[str, ...] = ("content", "reasoning_content", "reasoning")
+    """The texts of a delta that are looked at."""
+
+
+class Redact(Stage):
+    """Hides every digit of what the model says; tool calls stay as they are.
+
+    Emits: nothing of its own.
+
+    Drops: nothing but digits.
+
+    State: none. A digit is one character, so it does not matter how the text is cut into chunks.
+
+    On cancel: nothing to do.
+    """
+
+    Options: ClassVar[type[Any]] = RedactOptions
+    precedes: ClassVar[Mapping[str, str]] = {"reasoning_dispatch": "its event would tell what the chunks hide"}
+
+    def __init__(self, options: RedactOptions, context: RequestContext) -> None:
+        super().__init__(options, context)
+        self._keys = options.keys
+        self._table = dict.fromkeys(map(ord, "0123456789"), options.mask)
+
+    def feed(self, item: Item) -> Iterable[Item]:
+        """Give the item, or an edited chunk."""
+        if not isinstance(item, Chunk) or not any(map(self._edits, choices_of(item.payload))):
+            return (item,)
+        payload = exact_payload(item)
+        choices = [replace_delta(choice, delta) if (delta := self._edits(choice)) else choice for choice in payload["choices"]]
+        return (item.edited(replace_choices(payload, choices)),)
+
+    def _edits(self, choice: Any) -> dict[str, Any] | None:
+        """The delta without digits, or none where there is nothing to hide."""
+        delta = delta_of(choice) or {}
+        texts = {key: delta[key] for key in self._keys if isinstance(delta.get(key), str)}
+        hidden = {key: text.translate(self._table) for key, text in texts.items()}
+        return {**delta, **hidden} if hidden != texts else None
