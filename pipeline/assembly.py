@@ -10,6 +10,7 @@ import trio
 
 from pipeline.driver import run_stage
 from pipeline.items import Item
+from pipeline.joined import joined
 from pipeline.stage import Stage
 
 __all__ = ["Source", "open_pipeline"]
@@ -24,7 +25,7 @@ CHANNEL_BURSTS = 0
 
 @asynccontextmanager
 async def open_pipeline(
-    source: Source, stages: Sequence[tuple[str, Stage]]
+    source: Source, stages: Sequence[tuple[str, Stage]], *, join: bool = False
 ) -> AsyncIterator[trio.MemoryReceiveChannel[list[Any]]]:
     """Run a source through stages, each in a task of its own; yields the channel that the last one sends to.
 
@@ -34,12 +35,13 @@ async def open_pipeline(
     Args:
         source: where the items come from.
         stages: names and stages in running order.
+        join: whether runs of neighbouring pure stages share a task; nothing else differs.
     """
     try:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
             nursery.start_soon(_run_source, source, send, name="source")
-            for name, stage in stages:
+            for name, stage in joined(stages) if join else stages:
                 send, after = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
                 nursery.start_soon(run_stage, stage, name, receive, send, name=f"stage {name}")
                 receive = after

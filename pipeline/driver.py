@@ -12,7 +12,7 @@ from pipeline.items import StreamError
 from pipeline.sse import sse_frame
 from pipeline.stage import Flow, Stage
 
-__all__ = ["MAX_BURST_ITEMS", "move_bursts", "run_stage"]
+__all__ = ["MAX_BURST_ITEMS", "last_words", "move_bursts", "outcome", "run_stage"]
 
 MAX_BURST_ITEMS = 512
 """Bursts that wait are taken together up to this many items, which bounds the time between two checkpoints."""
@@ -43,7 +43,7 @@ async def run_stage(
             return
         receive.close()
         try:
-            await send.send([_last_words(failure, stage.gives)])
+            await send.send([last_words(failure, stage.gives)])
         except trio.BrokenResourceError:
             return
 
@@ -72,7 +72,7 @@ async def move_bursts(
             burst = _take_more(burst, receive)
         except trio.EndOfChannel:
             burst = None
-        out, error = _outcome(stage, burst)
+        out, error = outcome(stage, burst)
         if out:
             try:
                 send.send_nowait(out)
@@ -82,18 +82,14 @@ async def move_bursts(
             raise error
 
 
-def _outcome(stage: Stage, burst: list[Any] | None) -> tuple[list[Any], Exception | None]:
+def outcome(stage: Stage, burst: list[Any] | None) -> tuple[list[Any], Exception | None]:
     """What a stage makes of a burst, or of the end of its source, and what it raised after that."""
     out: list[Any] = []
     try:
         if burst is None:
             out += stage.close()
         else:
-            feed = stage.feed
-            for item in burst:
-                out += feed(item)
-                if stage.finished:
-                    break
+            stage.feed_burst(burst, out)
     except Exception as error:  # noqa: BLE001 - raised again by the caller
         return out, error
     return out, None
@@ -109,7 +105,8 @@ def _take_more(burst: list[Any], receive: trio.MemoryReceiveChannel[list[Any]]) 
     return burst
 
 
-def _last_words(failure: StreamFailure, gives: Flow) -> Any:
+def last_words(failure: StreamFailure, gives: Flow) -> Any:
+    """What a stage that raised gives last: an error item, or the error frame where it gives bytes."""
     if gives is Flow.BYTES:
         return sse_frame(encode_json(failure.body()))
     return StreamError(failure)

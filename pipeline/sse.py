@@ -24,8 +24,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 # Atomic groups: a lone CRLF must not be read as CR and LF, two line ends.
 _BLANK_LINE: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
-# How far before the end of a searched buffer a blank line may begin: CRLF and CR.
-_OVERLAP: Final = 3
+# How far before the end of a searched buffer a blank line may begin: a CRLF that something is to follow.
+_OVERLAP: Final = 2
 
 
 @attrs.frozen(eq=False, slots=True)
@@ -72,8 +72,6 @@ class SseDecoder:
         self._searched = 0
         self._at_start = True
         self._has_bom = False
-        self._after_cr = False
-        self._stray_lf = b""
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that ``data`` completes.
@@ -98,11 +96,6 @@ class SseDecoder:
 
     def split(self, data: bytes) -> list[bytes]:
         """The bytes of the frames that ``data`` completes, for ``read``; raises as ``feed``."""
-        if self._after_cr and data:
-            self._after_cr = False
-            if data[:1] == b"\n":
-                self._stray_lf = b"\n"
-                data = data[1:]
         if not self._buffer and not self._at_start and b"\r" not in data:
             return self._split_lf(data)
         self._buffer += data
@@ -115,8 +108,7 @@ class SseDecoder:
 
     def close(self) -> Frame | None:
         """What came after the last blank line, if anything did; its ``raw`` is not completed."""
-        tail = self._stray_lf + self._buffer
-        self._stray_lf = b""
+        tail = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0
         return self.read(tail) if tail else None
@@ -129,9 +121,6 @@ class SseDecoder:
             for at, raw in enumerate(raws):
                 if len(raw) > self._limit:
                     raise self._too_long(raws[:at])
-        if self._stray_lf and raws:
-            raws[0] = self._stray_lf + raws[0]
-            self._stray_lf = b""
         if rest:
             self._keep(rest, raws)
         return raws
@@ -144,8 +133,7 @@ class SseDecoder:
             end = found.end()
             if end - start > self._limit:
                 raise self._too_long(raws)
-            raws.append(self._stray_lf + buffer[start:end])
-            self._stray_lf = b""
+            raws.append(bytes(buffer[start:end]))
             start = position = end
         if not start:
             if len(buffer) > self._limit:
@@ -153,7 +141,6 @@ class SseDecoder:
             self._searched = len(buffer)
             return raws
         rest = bytes(buffer[start:])
-        self._after_cr = not rest and buffer[-1:] == b"\r"
         buffer.clear()
         self._keep(rest, raws)
         return raws

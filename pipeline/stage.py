@@ -92,6 +92,14 @@ class Stage:
         """Take one item, give none to many. Called in order; never after ``close``."""
         return (item,)
 
+    def feed_burst(self, burst: list[Any], out: list[Any]) -> None:
+        """Feed a burst item by item, until the stage is finished; what comes of it is appended to ``out``."""
+        feed = self.feed
+        for item in burst:
+            out += feed(item)
+            if self.finished:
+                return
+
     def close(self) -> Iterable[Any]:
         """The source has ended: give what is left. Called at most once; not after a cancellation."""
         return ()

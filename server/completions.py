@@ -86,7 +86,9 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
         completion = await fold(source, stages, AggregateOptions.of_request(request))
         exchange.stream_ended()
         return response_with(DataBody(encode_json(completion)), 200, _json_headers(response.headers), exchange)
-    pipeline = PipelineBody(source, stages, config.server.keepalive_interval)
+    pipeline = PipelineBody(
+        source, stages, join=config.pipeline.join, keepalive_interval=config.server.keepalive_interval
+    )
     answer = response_with(pipeline, 200, _stream_headers(response.headers), exchange)
     for name, value in events.response_headers():
         answer.headers[name] = value

@@ -32,12 +32,15 @@ class PipelineBody(ResponseBody):
     Args:
         source: where the items come from.
         stages: the request's stages; the last one gives bytes.
+        join: whether neighbouring pure stages share a task.
         keepalive_interval: seconds of silence after which a comment frame is sent; 0 = never.
     """
 
-    def __init__(self, source: Source, stages: list[tuple[str, Stage]], keepalive_interval: float) -> None:
+    def __init__(
+        self, source: Source, stages: list[tuple[str, Stage]], *, join: bool, keepalive_interval: float
+    ) -> None:
         self._pipeline: AbstractAsyncContextManager[trio.MemoryReceiveChannel[list[Any]]] = open_pipeline(
-            source, stages
+            source, stages, join=join
         )
         self._bursts: trio.MemoryReceiveChannel[list[bytes]] | None = None
         self._keepalive_interval = keepalive_interval

@@ -177,6 +177,8 @@ class PipelineSettings:
 
     stages: tuple[str, ...] = DEFAULT_STAGES
     """Names in running order."""
+    join: bool = False
+    """Whether runs of neighbouring pure stages share one task: less CPU, nothing else differs."""
     max_frame_bytes: ByteLimit = MAX_FRAME_BYTES
     """The longest frame that is taken from an upstream."""
 

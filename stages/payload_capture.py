@@ -7,11 +7,9 @@ from typing import Any
 
 import trio
 
-from pipeline.chunks import error_of
-from pipeline.completeness import Completeness
+from pipeline.chunks import error_of, reports_error
 from pipeline.decode import reported_failure
-from pipeline.errors import StreamFailure
-from pipeline.items import Chunk, End, Item, StreamError
+from pipeline.items import Chunk, End, Item, Payload, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.aggregate import Aggregate, AggregateOptions
 
@@ -26,7 +24,7 @@ class PayloadCapture(Stage):
 
     Drops: nothing.
 
-    State: the response so far, not the stream; and whether a call was ever confirmed (5.6).
+    State: the response so far, not the stream; and of which calls it is not known that they are calls (5.6).
 
     On cancel: the outcome is settled on the way out, without awaiting anything.
     """
@@ -34,8 +32,7 @@ class PayloadCapture(Stage):
     def __init__(self, options: Any, context: RequestContext) -> None:
         super().__init__(options, context)
         self._aggregate = Aggregate(AggregateOptions.of_request(context.request))
-        self._completeness = Completeness()
-        self._evidence: dict[tuple[int, int], bool] = {}
+        self._unconfirmed: set[tuple[int, int]] = set()
         self._is_settled = False
 
     @classmethod
@@ -45,13 +42,16 @@ class PayloadCapture(Stage):
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Fold one item, and pass it on."""
-        self._see(item)
+        self._see([item])
         return (item,)
 
     def close(self) -> Iterable[Item]:
         """Settle at the end of the stream."""
-        cut = self._completeness.cut() if self._aggregate.chunks else None
-        self._settle_end() if cut is None else self._settle_failure(cut)
+        cut = self._aggregate.cut() if self._aggregate.chunks else None
+        if cut is None:
+            self._settle_end()
+        else:
+            self._settle_failure(f"{cut.code}: {cut.message}")
         return ()
 
     async def run(
@@ -61,50 +61,61 @@ class PayloadCapture(Stage):
     ) -> None:
         """Send each burst on before it is folded. Checkpoints; settles also when cancelled."""
         try:
-            async for burst in receive:
+            await trio.lowlevel.checkpoint()
+            while True:
                 try:
+                    burst = receive.receive_nowait()
+                except trio.WouldBlock:
+                    burst = await receive.receive()
+                try:
+                    send.send_nowait(burst)
+                except trio.WouldBlock:
                     await send.send(burst)
-                finally:
-                    for item in burst:
-                        self._see(item)
+                self._see(burst)
+        except trio.EndOfChannel:
             self.close()
         finally:
             self._settle(None, "response_stream_dropped")
 
-    def _see(self, item: Item) -> None:
+    def _see(self, items: Iterable[Item]) -> None:
+        """Fold items. A bug here is the record's, not the client's."""
         if self._is_settled:
             return
+        try:
+            for item in items:
+                self._fold(item)
+        except Exception as error:  # noqa: BLE001 - the reason says what it was
+            self._settle(None, f"aggregation_failed:{type(error).__name__}: {error}")
+
+    def _fold(self, item: Item) -> None:
         if isinstance(item, Chunk):
-            error = error_of(item.payload)
-            if error is not None:
-                self._settle_failure(reported_failure(error, item.raw or b""))
+            if reports_error(item.payload):
+                failure = reported_failure(error_of(item.payload), item.raw or b"")
+                self._settle_failure(f"{failure.code}: {failure.message}")
                 return
             self._aggregate.feed(item.payload)
-            self._completeness.see(item.payload)
-            for each in getattr(item,"evidence",()):
-                self._evidence[each.choice_index, each.call_index] = each.complete
+            for each in item.evidence:
+                call = each.choice_index, each.call_index
+                self._unconfirmed.discard(call) if each.complete else self._unconfirmed.add(call)
         elif isinstance(item, StreamError):
-            self._settle_failure(item.failure)
+            self._settle_failure(f"{item.failure.code}: {item.failure.message}")
         elif isinstance(item, End):
             self._settle_end()
 
     def _settle_end(self) -> None:
-        if self._aggregate.chunks:
-            self._settle(self._response(), None)
-        else:
-            self._settle(None, "empty_response_stream")
+        reason = None if self._aggregate.chunks else "empty_response_stream"
+        self._settle(self._response(), reason)
 
-    def _settle_failure(self, failure: StreamFailure) -> None:
-        response = self._response() if self._aggregate.chunks else None
-        self._settle(response, f"aggregation_failed:{failure.code}: {failure.message}")
+    def _settle_failure(self, text: str) -> None:
+        self._settle(self._response(), f"aggregation_failed:{text}")
 
-    def _response(self) -> dict[str, Any]:
-        for (choice_index, call_index), complete in self._evidence.items():
-            if not complete:
-                self._aggregate.drop_call(choice_index, call_index)
-        return self._aggregate.response()
+    def _response(self) -> Payload | None:
+        """The response so far; none if nothing came."""
+        for choice_index, call_index in self._unconfirmed:
+            self._aggregate.drop_call(choice_index, call_index)
+        return self._aggregate.response() if self._aggregate.chunks else None
 
-    def _settle(self, response: dict[str, Any] | None, drop_reason: str | None) -> None:
+    def _settle(self, response: Payload | None, drop_reason: str | None) -> None:
         if not self._is_settled:
             self._is_settled = True
             self.context.observer.payload_captured(response, drop_reason)

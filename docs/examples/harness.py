@@ -1,13 +1,15 @@
 """One turn of an agent that starts each tool the moment its call is complete. Standard library only.
 
-    python3 docs/examples/harness.py http://127.0.0.1:8080/v1
+Usage: ``python3 docs/examples/harness.py http://127.0.0.1:8080/v1``
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,8 +32,8 @@ def write_file(path: str, content: str, **_: Any) -> str:
 TOOLS: dict[str, Callable[..., str]] = {"search_flights": search_flights, "write_file": write_file}
 
 
-class StreamFailed(Exception):  # noqa: N818 - the stream's failure, not this program's
-    """The stream carried an error frame or broke off: there is no turn, and results are of no use."""
+class StreamFailed(Exception):
+    """The stream carried an error frame or broke off: there is no turn, and nobody needs the results."""
 
 
 class Turn:
@@ -47,15 +49,14 @@ class Turn:
     def read(self, frames: Iterator[tuple[str, str]]) -> None:
         """Take the frames until ``[DONE]``, starting tools on the way."""
         for event, data in frames:
-            if data == "[DONE]":
-                break
-            payload = json.loads(data)
-            if "error" in payload and payload["error"] is not None:
-                raise StreamFailed(payload["error"])
             if event == "tool_call_dispatch":
-                self._start(payload["tool_call"])
+                self._start(json.loads(data)["tool_call"])
+            elif event == "error":
+                raise StreamFailed(data)
+            elif data == "[DONE]":
+                break
             elif not event:
-                self._add(payload)
+                self._add(json.loads(data))
         if self.finish_reason is None:
             raise StreamFailed("the stream ended without a finish reason")
 
@@ -67,11 +68,13 @@ class Turn:
 
     def _add(self, chunk: dict[str, Any]) -> None:
         """Assemble the ordinary stream, as without Callahead."""
+        if chunk.get("error") is not None or chunk.get("object") == "error":
+            raise StreamFailed(json.dumps(chunk))
         for choice in chunk.get("choices") or []:
             delta = choice.get("delta") or {}
             self.text += delta.get("content") or ""
             for fragment in delta.get("tool_calls") or []:
-                call = self.calls.setdefault(fragment["index"], {"id": "", "name": "", "arguments": ""})
+                call = self.calls.setdefault(fragment.get("index", 0), {"id": "", "name": "", "arguments": ""})
                 function = fragment.get("function") or {}
                 call["id"] = call["id"] or fragment.get("id") or ""
                 call["name"] = call["name"] or function.get("name") or ""
@@ -80,9 +83,9 @@ class Turn:
 
     def results(self) -> list[dict[str, str]]:
         """The messages for the next request, one a call, in the order of the calls."""
-        say(f"finish: {self.finish_reason}, {len(self._running)} of {len(self.calls)} calls are under way")
-        if self.finish_reason in ("tool_calls", "stop"):
-            for index in sorted(self.calls.keys() - self._running.keys()):  # not announced: the usual way
+        say(f"finish: {self.finish_reason}; {len(self._running)} of {len(self.calls)} calls were announced")
+        if self.finish_reason in ("tool_calls", "stop"):  # else the others may be cut off: leave them out
+            for index in sorted(self.calls.keys() - self._running.keys()):
                 call = self.calls[index]
                 self._running[index] = self._pool.submit(run_tool, call["name"], call["arguments"])
         return [
@@ -132,10 +135,17 @@ def main(base_url: str) -> None:
     with urllib.request.urlopen(request) as response, ThreadPoolExecutor() as pool:
         say(f"events in force: {response.headers.get('Callahead-Events', 'none')}")
         turn = Turn(pool)
-        turn.read(frames_of(response))
+        try:
+            turn.read(frames_of(response))
+        except (StreamFailed, OSError, http.client.HTTPException) as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            sys.exit(f"the turn failed: {error}")
         for message in turn.results():
             print(json.dumps(message))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1])
+    except urllib.error.HTTPError as error:
+        sys.exit(f"status {error.code}: {error.read().decode()}")

@@ -122,8 +122,9 @@ class RecordEncoder:
         if record.response is not None:
             contents["response"] = _copy(encode_json(record.response))
         self._redaction.apply(contents)
-        embedded = {key: _embedded(encode_json(contents[key])) for key in ("request", "response") if key in contents}
-        return {**contents, **embedded}
+        for key in contents.keys() & {"request", "response"}:
+            contents[key] = _embedded(encode_json(contents[key]))
+        return contents
 
     def _line(self, record: CaptureRecord, contents: Mapping[str, Any], reason: str | None) -> bytes:
         timings = {

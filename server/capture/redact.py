@@ -92,8 +92,9 @@ def _compiled(path: str, place: int) -> tuple[_Step, ...]:
         steps.append(_Step(_key(found), deep or bool(found["deep"])))
         deep = False
     if position < len(text) or not steps:
+        where = len(path) - len(text) + position + 1
         raise ValueError(
-            f'[{place}]: "{path}" cannot be read at character {len(path) - len(text) + position + 1}; it must be a path '
+            f'[{place}]: "{path}" cannot be read at character {where}; it must be a path '
             f"such as $.messages[*].content, $.response.choices[*].message.content or $..arguments"
         )
     if not steps[0].deep and isinstance(steps[0].key, str) and steps[0].key not in _ROOTS:

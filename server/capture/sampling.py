@@ -23,7 +23,7 @@ class Sampler:
 
     def __init__(self, models: Sequence[str], sample: float) -> None:
         self._models = models
-        self._limit = sample * 2 ** (8 * _BYTES)
+        self._limit = sample * 256.0**_BYTES
 
     def wants(self, model: str | None, request_id: str) -> bool:
         """Whether a request is to be captured."""

@@ -54,7 +54,9 @@ class Segment:
         for number in count(1):
             self.path = folder / f"payloads-{opened:%Y%m%dT%H%M%S}-{number:03}{suffix}"
             try:
-                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._file = os.open(
+                    self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+                )
             except FileExistsError:
                 continue
             break
@@ -81,12 +83,17 @@ class Segment:
             while written < len(data):
                 written += os.write(self._file, memoryview(data)[written:])
             if self._fsync == "batch":
-                os.fdatasync(self._file)
+                os.fsync(self._file)
         except OSError as error:
             # After a failed fsync nobody knows which pages were lost, so none of them is vouched for.
             kept = whole(data[:written]) if written < len(data) else 0
             raise AppendFailed(error, self._cut(kept)) from error
         self.size += written
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody has deleted the file."""
+        return os.fstat(self._file).st_nlink == 0
 
     def close(self) -> None:
         """Bring it to the disk as far as it was asked for, and close it; an empty one is removed.
@@ -107,7 +114,7 @@ class Segment:
         try:
             os.ftruncate(self._file, self.size + kept)
             if self._fsync == "batch":
-                os.fdatasync(self._file)
+                os.fsync(self._file)
         except OSError:
             # What is torn stays the last of its file, where readers pass over it.
             kept = 0 if self._fsync == "batch" else kept

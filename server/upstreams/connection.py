@@ -73,12 +73,12 @@ class Connection:
             UpstreamError: the connection broke, or what came is not HTTP.
         """
         parser = self._parser
-        if parser.has_news:
+        if parser.has_news():
             await trio.lowlevel.checkpoint()
             return parser.take_body()
         while True:
             await self._read()
-            if parser.has_news:
+            if parser.has_news():
                 return parser.take_body()
 
     def finish(self) -> bool:

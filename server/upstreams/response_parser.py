@@ -52,7 +52,6 @@ class ResponseParser:
         self._has_leftover = False
         self._parser = httptools.HttpResponseParser(self)
 
-    @property
     def has_news(self) -> bool:
         """Whether ``take_body`` can be called without reading more."""
         return bool(self._body) or self.done or self.failure is not None

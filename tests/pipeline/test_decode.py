@@ -103,6 +103,7 @@ class TestErrors:
             (b'data: {"error":{"message":"m","type":"t","code":503}}\n\n', "m", "t", 503),
             (b'data: {"error":{"message":"m","code":"tool_use_failed"}}\n\n', "m", "upstream_error", 502),
             (b'data: {"error":{"message":"m","code":200}}\n\n', "m", "upstream_error", 502),
+            (b'data: {"error":{"message":"m","code":5003}}\n\n', "m", "upstream_error", 502),
             (b'data: {"error":{"message":"m","code":true}}\n\n', "m", "upstream_error", 502),
             (b'data: {"error":"overloaded"}\n\n', "overloaded", "upstream_error", 502),
             (

@@ -43,15 +43,16 @@ class Redact(Stage):
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk."""
-        if not isinstance(item, Chunk) or not any(map(self._edits, choices_of(item.payload))):
+        if not isinstance(item, Chunk):
+            return (item,)
+        if all(self._redacted(choice) is choice for choice in choices_of(item.payload)):
             return (item,)
         payload = exact_payload(item)
-        choices = [replace_delta(choice, delta) if (delta := self._edits(choice)) else choice for choice in payload["choices"]]
-        return (item.edited(replace_choices(payload, choices)),)
+        return (item.edited(replace_choices(payload, [self._redacted(choice) for choice in payload["choices"]])),)
 
-    def _edits(self, choice: Any) -> dict[str, Any] | None:
-        """The delta without digits, or none where there is nothing to hide."""
+    def _redacted(self, choice: Any) -> Any:
+        """The choice without digits; the very same one where there is nothing to hide."""
         delta = delta_of(choice) or {}
         texts = {key: delta[key] for key in self._keys if isinstance(delta.get(key), str)}
         hidden = {key: text.translate(self._table) for key, text in texts.items()}
-        return {**delta, **hidden} if hidden != texts else None
+        return choice if hidden == texts else replace_delta(choice, {**delta, **hidden})

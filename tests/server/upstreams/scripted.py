@@ -40,7 +40,7 @@ class Peer:
     buffer: bytearray = attrs.field(factory=bytearray)
 
     async def request(self) -> SeenRequest:
-        """The next request, body and all; ``EOFError`` if the client closes instead."""
+        """The next request, body and all; ``EOFError`` if the client closes instead, ``BrokenResourceError`` if it breaks off."""
         line, headers = await self.head()
         names = dict(headers)
         if names.get(b"transfer-encoding") == b"chunked":
@@ -64,6 +64,7 @@ class Peer:
 
     async def gone(self) -> None:
         """Wait until the client closes or resets the connection."""
+        await trio.lowlevel.checkpoint()
         try:
             while await self.stream.receive_some():
                 pass
@@ -76,6 +77,7 @@ class Peer:
         self.socket.close()
 
     async def _until(self, mark: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
         while (found := self.buffer.find(mark)) < 0:
             await self._more()
         taken = bytes(self.buffer[:found])
@@ -83,6 +85,7 @@ class Peer:
         return taken
 
     async def _exactly(self, size: int) -> bytes:
+        await trio.lowlevel.checkpoint()
         while len(self.buffer) < size:
             await self._more()
         taken = bytes(self.buffer[:size])
@@ -90,10 +93,7 @@ class Peer:
         return taken
 
     async def _more(self) -> None:
-        try:
-            data = await self.stream.receive_some()
-        except trio.BrokenResourceError:
-            data = b""
+        data = await self.stream.receive_some()
         if not data:
             raise EOFError
         self.buffer += data
@@ -119,6 +119,7 @@ class ScriptedServer:
 
     async def handle(self, stream: trio.SocketStream) -> None:
         """One connection from its beginning to its end."""
+        await trio.lowlevel.checkpoint()
         self.connections += 1
         wrapped: trio.abc.Stream = stream
         if self.tls is not None:

@@ -85,6 +85,7 @@ class Pieces:
         self.steps = list(steps)
 
     async def receive(self):
+        """The next piece."""
         await trio.lowlevel.checkpoint()
         step = self.steps.pop(0) if self.steps else b""
         return step if isinstance(step, bytes) else await step()
@@ -307,7 +308,7 @@ async def test_broken_coding_is_a_protocol_error(coded):
 async def test_connection_is_used_again():
     """Requests in a row share one connection."""
     seen = []
-    async with upstream_to(answering(whole(b"1"), chunked(b"2"), whole(b"3"), seen=seen)) as (upstream, server):
+    async with upstream_to(answering(whole(b"1"), chunked(b"2"), whole(b"3"), seen=seen)) as (upstream, _):
         assert [(await fetch(upstream))[2] for _ in range(3)] == [b"1", b"2", b"3"]
         assert upstream.statistics().idle == 1
     assert [number for number, _ in seen] == [1, 1, 1]
@@ -619,13 +620,16 @@ class Resolver(trio.abc.HostnameResolver):
     def __init__(self, *, stalls=False):
         self.stalls = stalls
 
-    async def getaddrinfo(self, host, port, family=0, type=0, proto=0, flags=0):  # noqa: A002 - Trio's name
+    async def getaddrinfo(self, *_):
+        """See ``trio.abc.HostnameResolver``."""
         if self.stalls:
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    async def getnameinfo(self, sockaddr, flags):
+    async def getnameinfo(self, *_):
+        """See ``trio.abc.HostnameResolver``; nobody asks."""
+        await trio.lowlevel.checkpoint()
         raise NotImplementedError
 
 
@@ -716,6 +720,7 @@ async def test_client_that_breaks_off_its_upload():
         closed.set()
 
     async def break_off():
+        await trio.lowlevel.checkpoint()
         raise ClientError(400, "client_gone", "the client closed the connection")
 
     async with upstream_to(handler) as (upstream, _):

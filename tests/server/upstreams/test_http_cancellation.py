@@ -22,6 +22,7 @@ class Pieces:
         self.left = 5
 
     async def receive(self):
+        """The next piece."""
         await trio.lowlevel.checkpoint()
         self.left -= 1
         return b"piece" if self.left > 0 else b""
@@ -36,6 +37,7 @@ class CancelAtStep(trio.abc.Instrument):
         self.left = step
 
     def before_task_step(self, task):
+        """See ``trio.abc.Instrument``."""
         inside = task
         while inside is not None and inside is not self.root:
             inside = inside.parent_nursery.parent_task if inside.parent_nursery else None
@@ -46,24 +48,15 @@ class CancelAtStep(trio.abc.Instrument):
 
 
 async def cancelled_at(step, act):
-    """Run ``act`` in a task of its own, cancelled at a step; returns whether it had ended before."""
-    ended = False
-
-    async def run(task_status):
-        nonlocal ended
-        with trio.CancelScope() as scope:
-            instrument = CancelAtStep(trio.lowlevel.current_task(), scope, step)
-            task_status.started()
-            trio.lowlevel.add_instrument(instrument)
-            try:
-                await act()
-            finally:
-                trio.lowlevel.remove_instrument(instrument)
-            ended = not scope.cancel_called
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(run)
-    return ended
+    """Run ``act`` and cancel it at a step; returns whether it had ended before."""
+    with trio.CancelScope() as scope:
+        instrument = CancelAtStep(trio.lowlevel.current_task(), scope, step)
+        trio.lowlevel.add_instrument(instrument)
+        try:
+            await act()
+        finally:
+            trio.lowlevel.remove_instrument(instrument)
+    return not scope.cancel_called
 
 
 async def serve(peer):

@@ -17,9 +17,11 @@ class Fake:
     closed: bool = False
 
     def is_quiet(self):
+        """As it was told."""
         return self.quiet
 
     def close(self):
+        """Remembered."""
         self.closed = True
 
 

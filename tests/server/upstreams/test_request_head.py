@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ class Arriving:
     """A body that is still arriving."""
 
     async def receive(self):
+        """Nothing more."""
+        await trio.lowlevel.checkpoint()
         return b""
 
 

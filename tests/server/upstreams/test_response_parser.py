@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ def parse(pieces, *, bodiless=False):
 
 def cut(data, *positions):
     places = [0, *sorted(positions), len(data)]
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False) if data[a:b]]
+    return [data[a:b] for a, b in pairwise(places) if data[a:b]]
 
 
 @pytest.mark.parametrize("cuts", [*((position,) for position in range(len(CHUNKED))), tuple(range(len(CHUNKED)))])
@@ -124,21 +126,29 @@ def test_body_until_the_end_of_the_connection():
 
 @pytest.mark.parametrize(
     "begin",
-    [b"", b"HTTP/1.1 200 OK\r\ncontent-len", COUNTED[:-1], CHUNKED[:-2], CHUNKED[:-30]],
+    [COUNTED[:-1], CHUNKED[:-2], CHUNKED[:-30]],
 )
 def test_connection_that_ends_too_early_is_a_reset(begin):
     """The end before the announced end is a fault, after all that came before it."""
     parser = ResponseParser()
+    parser.feed(begin)
+    parser.feed(b"")
+    assert not parser.done
+    parser.take_body()
+    with pytest.raises(UpstreamError) as caught:
+        parser.take_body()
+    assert caught.value.kind is UpstreamErrorKind.RESET
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\ncontent-len", b"HTTP/1.1 100 Continue\r\n\r\n"])
+def test_connection_that_ends_before_the_head_is_a_reset(begin):
+    """No head, no response."""
+    parser = ResponseParser()
     if begin:
         parser.feed(begin)
     parser.feed(b"")
-    assert not parser.done
-    while parser.has_news:
-        try:
-            parser.take_body()
-        except UpstreamError as error:
-            assert error.kind is UpstreamErrorKind.RESET
-            break
+    assert not parser.head_done
+    assert parser.failure.kind is UpstreamErrorKind.RESET
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ class Once:
         self.pieces = [b"once", b""]
 
     async def receive(self):
+        """The next piece."""
         await trio.lowlevel.checkpoint()
         return self.pieces.pop(0)
 

@@ -1,0 +1,76 @@
+"""Neighbouring pure stages in one task: what comes out is what they would give in tasks of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline.driver import last_words, outcome
+from pipeline.errors import StageFailed, StreamFailure
+from pipeline.stage import Stage
+
+__all__ = ["JoinedStages", "joined"]
+
+
+def joined(stages: Sequence[tuple[str, Stage]]) -> list[tuple[str, Stage]]:
+    """The same stages with each run of pure ones, those that do not override ``Stage.run``, made into one."""
+    found: list[tuple[str, Stage]] = []
+    pure: list[tuple[str, Stage]] = []
+    for name, stage in (*stages, (None, None)):
+        if stage is not None and name is not None and type(stage).run is Stage.run:
+            pure.append((name, stage))
+            continue
+        if len(pure) > 1:
+            found.append(("+".join(each for each, _ in pure), JoinedStages(pure)))
+        else:
+            found += pure
+        pure = []
+        if stage is not None and name is not None:
+            found.append((name, stage))
+    return found
+
+
+class JoinedStages(Stage):
+    """Several stages as one; each takes what the one before it made of a whole burst.
+
+    Emits: what the last of them gives.
+
+    Drops: nothing of its own.
+
+    State: that of its stages. One that raises, or is finished, ends the stages before it; those behind it see the
+    end of their source.
+
+    On cancel: as its stages.
+    """
+
+    def __init__(self, stages: Sequence[tuple[str, Stage]]) -> None:
+        super().__init__(None, stages[0][1].context)
+        self._stages = stages
+        self.gives = stages[-1][1].gives  # type: ignore[misc]  # a class's elsewhere; this one is made per request
+
+    def feed(self, item: Any) -> list[Any]:
+        """Give what becomes of one item."""
+        return self._run([item], first_closed=len(self._stages))
+
+    def close(self) -> list[Any]:
+        """Close the stages one after the other, each fed with what the closing of those before it gave."""
+        return self._run([], first_closed=0)
+
+    def feed_burst(self, burst: list[Any], out: list[Any]) -> None:
+        """Append what becomes of a burst, stage by stage."""
+        out += self._run(burst, first_closed=len(self._stages))
+
+    def _run(self, items: list[Any], first_closed: int) -> list[Any]:
+        for position, (name, stage) in enumerate(self._stages):
+            items, error = outcome(stage, items)
+            if error is None and position >= first_closed and not stage.finished:
+                last, error = outcome(stage, None)
+                items += last
+            if error is not None:
+                failure = error if isinstance(error, StreamFailure) else StageFailed(name, error)
+                stage.context.observer.stage_failed(name, error)
+                items.append(last_words(failure, stage.gives))
+            if error is not None or stage.finished:
+                self.finished = True
+                first_closed = min(first_closed, position + 1)
+        return items

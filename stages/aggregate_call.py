@@ -1,0 +1,80 @@
+"""One tool call of a response as far as its fragments have come (spec, dispatch, 3.3 and 4.2)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pipeline.chunks import encode_json
+from pipeline.items import Payload
+from stages.merge_values import merge_piece, settled
+from stages.tool_call_merge import ToolCall, merge
+
+__all__ = ["CallAggregate"]
+
+_MERGED: Final = frozenset({"id", "index", "type"})
+_MERGED_WITHIN: Final = {"custom": ("input", "name"), "function": ("arguments", "name")}
+
+
+class CallAggregate:
+    """What fragments add up to: the dispatcher's merge policy, its conflicts ignored, and the keys it does not know."""
+
+    def __init__(self) -> None:
+        self._call = ToolCall()
+        self._foreign_arguments: Any = None
+        self._others: dict[str, Any] = {}
+        self._others_within: dict[str, dict[str, Any]] = {"custom": {}, "function": {}}
+
+    def feed(self, fragment: Payload) -> None:
+        """Add a fragment."""
+        merge(self._call, fragment)
+        for key, value in fragment.items():
+            if key in _MERGED_WITHIN and isinstance(value, dict):
+                self._add_within(key, value)
+            elif key not in _MERGED:
+                self._others[key] = merge_piece(self._others.get(key), value, key)
+
+    def _add_within(self, kind: str, parts: Payload) -> None:
+        others, merged = self._others_within[kind], _MERGED_WITHIN[kind]
+        for key, value in parts.items():
+            if key not in merged:
+                others[key] = merge_piece(others.get(key), value, key)
+            elif key == "arguments" and not isinstance(value, str):
+                self._foreign_arguments = merge_piece(self._foreign_arguments, value, key)
+
+    @property
+    def name(self) -> str:
+        """The function's name, empty where there is none."""
+        return self._call.name
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it can be called: a function or a custom tool was named."""
+        return bool(self._call.name or self._call.custom_name)
+
+    @property
+    def arguments(self) -> str:
+        """The argument text; what came as another JSON value than a text is written as one (1.2)."""
+        text = self._call.arguments
+        if not text and self._foreign_arguments is not None:
+            return encode_json(settled(self._foreign_arguments)).decode()
+        return text or ""
+
+    def function(self) -> Payload:
+        """The call's ``function`` object; in old streams the message's ``function_call``."""
+        return {"name": self._call.name, "arguments": self.arguments, **_settled(self._others_within["function"])}
+
+    def response(self) -> Payload:
+        """The element of the message's ``tool_calls``."""
+        call = self._call
+        kind = "function" if call.name or not call.custom_name else "custom"
+        response: Payload = {"id": call.id, "type": call.type or kind}
+        if kind == "function":
+            response["function"] = self.function()
+        if call.custom_name:
+            custom = _settled(self._others_within["custom"])
+            response["custom"] = {"name": call.custom_name, "input": call.input or "", **custom}
+        return {**response, **_settled(self._others)}
+
+
+def _settled(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: settled(value) for key, value in values.items()}

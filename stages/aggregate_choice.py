@@ -1,0 +1,181 @@
+"""One choice of a response as far as its chunks have come (spec, dispatch, 4.1.4 and 4.2)."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from pipeline.items import Payload
+from stages.aggregate_call import CallAggregate
+from stages.json_syntax import is_json
+from stages.merge_values import merge_beside, merge_piece, settled
+
+if TYPE_CHECKING:
+    from stages.aggregate import AggregateOptions
+
+__all__ = ["ChoiceAggregate"]
+
+
+class ChoiceAggregate:
+    """What the deltas of one choice add up to. Takes any JSON value anywhere."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        """The last one."""
+        self.dropped: set[int] = set()
+        """Indexes of calls that are to be left out."""
+        self._role: str | None = None
+        self._content = _Content()
+        self._refusal: Any = None
+        self._logprobs: Any = None
+        self._calls: dict[tuple[bool, int], CallAggregate] = {}
+        self._last_call: CallAggregate | None = None
+        self._function_call: CallAggregate | None = None
+        self._others: dict[str, Any] = {}
+        self._beside: dict[str, Any] = {}
+
+    def feed(self, choice: Payload) -> None:
+        """Fold what a chunk says of the choice."""
+        for key, value in choice.items():
+            if value is None or key == "index":
+                continue
+            if key == "delta":
+                if isinstance(value, dict):
+                    self._add_delta(value)
+            elif key == "finish_reason":
+                if value and isinstance(value, str):
+                    self.finish_reason = value
+            elif key == "logprobs":
+                self._logprobs = merge_piece(self._logprobs, value, key)
+            elif key != "message":  # Writer and Perplexity say everything again in one
+                self._beside[key] = merge_beside(self._beside.get(key), value)
+
+    def _add_delta(self, delta: Payload) -> None:
+        for key, value in delta.items():
+            if value is None:
+                continue
+            if key == "content":
+                self._content.add(value)
+            elif key == "role":
+                if self._role is None and isinstance(value, str):
+                    self._role = value
+            elif key == "refusal":
+                self._refusal = merge_piece(self._refusal, value, key)
+            elif key == "tool_calls":
+                self._add_fragments(value)
+            elif key == "function_call":
+                self._add_function_call(value)
+            else:
+                self._others[key] = merge_piece(self._others.get(key), value, key)
+
+    def _add_function_call(self, value: Any) -> None:
+        if isinstance(value, dict):
+            self._function_call = self._function_call or CallAggregate()
+            self._function_call.feed({"function": value})
+
+    def _add_fragments(self, fragments: Any) -> None:
+        for fragment in fragments if isinstance(fragments, list) else ():
+            if isinstance(fragment, dict):
+                self._last_call = self._call_of(fragment)
+                self._last_call.feed(fragment)
+
+    def _call_of(self, fragment: Payload) -> CallAggregate:
+        """The call that a fragment belongs to.
+
+        Without an index a fragment that names a function is a call of its own, behind those with one; any other
+        goes on with the last call.
+        """
+        index = fragment.get("index")
+        is_numbered = type(index) is int and index >= 0
+        if not is_numbered:
+            function = fragment.get("function")
+            if self._last_call is not None and not (isinstance(function, dict) and function.get("name")):
+                return self._last_call
+            index = len(self._calls)
+        place = not is_numbered, index
+        if place not in self._calls:
+            self._calls[place] = CallAggregate()
+        return self._calls[place]
+
+    def response(self, index: int | str, options: AggregateOptions) -> Payload:
+        """The choice of the response."""
+        calls = self._whole_calls(options)
+        others = {key: settled(value) for key, value in self._others.items()}
+        content = self._content.value()
+        if options.nonempty_content and not calls and not self._content.has_parts and not (content or "").strip():
+            name = next((key for key in ("reasoning_content", "reasoning") if _is_said(others.get(key))), None)
+            if name is not None:
+                content = others.pop(name)
+        message: Payload = {"content": content, "refusal": settled(self._refusal) or None}
+        if calls:
+            message["tool_calls"] = [call.response() for call in calls]
+        message["role"] = self._role or "assistant"
+        if self._function_call is not None:
+            message["function_call"] = self._function_call.function()
+        reason = self.finish_reason
+        if calls and reason in (None, "stop"):
+            reason = "tool_calls"
+        logprobs = settled(self._logprobs)
+        return {
+            "index": index,
+            "message": {**message, **others},
+            "finish_reason": reason,
+            "logprobs": {"content": None, "refusal": None, **logprobs} if isinstance(logprobs, dict) else logprobs,
+            **{key: settled(value) for key, value in self._beside.items()},
+        }
+
+    def _whole_calls(self, options: AggregateOptions) -> list[CallAggregate]:
+        calls = [
+            self._calls[place]
+            for place in sorted(self._calls)
+            if self._calls[place].is_named and (place[0] or place[1] not in self.dropped)
+        ]
+        # Dynamo's check builds values here, and refuses 1e999; this one is the dispatcher's.
+        if self.finish_reason == "length" and calls and calls[-1].name and not is_json(calls[-1].arguments):
+            del calls[-1]
+        return calls if options.parallel_tool_calls else calls[:1]
+
+
+class _Content:
+    """Text and parts in the order in which they came; neighbouring text is one."""
+
+    def __init__(self) -> None:
+        self._runs: list[io.StringIO | Any] = []
+        self._text: io.StringIO | None = None
+        self.has_parts = False
+
+    def add(self, value: Any) -> None:
+        """Add a delta's ``content``: text, or a list of parts of which those of type ``text`` are text too."""
+        if isinstance(value, str):
+            self._add_text(value)
+            return
+        for piece in value if isinstance(value, list) else [value]:
+            text = piece
+            if isinstance(piece, dict) and piece.get("type") == "text" and piece.keys() <= {"type", "text"}:
+                text = piece.get("text")
+            if isinstance(text, str):
+                self._add_text(text)
+            else:
+                self.has_parts = True
+                self._text = None
+                self._runs.append(piece)
+
+    def _add_text(self, text: str) -> None:
+        if self._text is None:
+            self._text = io.StringIO()
+            self._runs.append(self._text)
+        self._text.write(text)
+
+    def value(self) -> Any:
+        """A text where there was nothing but text, null where there was none, else a list of parts."""
+        if self.has_parts:
+            return [_part(run) for run in self._runs if not isinstance(run, io.StringIO) or run.getvalue()]
+        return "".join(run.getvalue() for run in self._runs) or None
+
+
+def _part(run: Any) -> Any:
+    return {"type": "text", "text": run.getvalue()} if isinstance(run, io.StringIO) else run
+
+
+def _is_said(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
