@@ -36,6 +36,16 @@ class Observer:
             repair: the opt-in stage that would cure the quirk, if there is one.
         """
 
+    def call_repaired(self, stage: str, choice_index: int | None, call_index: int | None, repair: str) -> None:
+        """A repair changed something; said once for each call and repair.
+
+        Args:
+            stage: the stage that did it.
+            choice_index: the choice, or none where the repair is not of one choice.
+            call_index: the call, or none where the repair is not of one call.
+            repair: the quirk's name, as ``infer-missing-index``.
+        """
+
     def choice_finished(self, choice_index: int, finish_reason: str) -> None:
         """A choice carried a finish reason."""
 

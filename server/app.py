@@ -17,7 +17,7 @@ from pipeline.errors import StageFailed, StreamFailure
 from pipeline.plan import Plan
 from server.asgi import EXCHANGE, GatewayConnection
 from server.completions import serve_completion
-from server.errors import ClientError
+from server.errors import ClientError, TooManyStreams
 from server.exchange import Exchange
 from server.metrics import METRICS_CONTENT_TYPE, Metrics
 from server.proxy import serve_proxied
@@ -54,6 +54,7 @@ class Gateway(QuartTrio):
         self.metrics = metrics if metrics is not None else Metrics()
         self.draining = False
         self.streams: set[UpstreamSource] = set()
+        self.completions = 0
         self.event_policies = {
             "tool_call_dispatch": config.events.tool_call_dispatch,
             "reasoning_dispatch": config.events.reasoning_dispatch,
@@ -66,6 +67,10 @@ class Gateway(QuartTrio):
         self.config["BODY_TIMEOUT"] = None
         self.config["MAX_CONTENT_LENGTH"] = None
         self._add_routes()
+
+    async def completion_ended(self) -> None:
+        """One completion less is being served."""
+        self.completions -= 1
 
     def stop_streams(self) -> None:
         """End every stream that is still open with an error frame; for the end of the drain time."""
@@ -140,6 +145,8 @@ async def _answer(endpoint: str, serve: Callable[..., Awaitable[Response]]) -> R
 def _failed(failure: StreamFailure, exchange: Exchange) -> Response:
     exchange.fail(failure)
     response = _json(failure.status, failure.body(), exchange)
+    if isinstance(failure, TooManyStreams):
+        response.headers["retry-after"] = "1"
     if exchange.body.abandoned and not exchange.body.ended.is_set():
         response.headers["connection"] = "close"
     return response

@@ -10,7 +10,7 @@ from quart.wrappers.response import DataBody
 
 from pipeline.chunks import encode_json, parse_json
 from pipeline.stage import EventStyle, RequestContext
-from server.errors import ClientError
+from server.errors import ClientError, TooManyStreams
 from server.event_stream import EVENT_STREAM, as_event_stream
 from server.exchange import Exchange
 from server.fold import as_streaming, fold
@@ -41,6 +41,10 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
         StreamFailure: the stream that was to be folded failed.
     """
     config = gateway.settings
+    if config.server.max_streams and gateway.completions >= config.server.max_streams:
+        raise TooManyStreams(config.server.max_streams)
+    gateway.completions += 1
+    exchange.on_close(gateway.completion_ended)
     length = dict(headers).get(b"content-length", b"")
     body = await exchange.body.read_all(config.server.max_body_bytes, config.server.body_timeout, length)
     request = read_request(body)

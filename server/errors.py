@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.errors import CallaheadError, StreamFailure
 
-__all__ = ["ClientError", "ConfigError", "ShuttingDown", "UpstreamError", "UpstreamErrorKind"]
+__all__ = ["ClientError", "ConfigError", "ShuttingDown", "TooManyStreams", "UpstreamError", "UpstreamErrorKind"]
 
 
 class ConfigError(CallaheadError):
@@ -24,6 +24,17 @@ class ClientError(StreamFailure):
         self.status = status
         self.code = code
         self.param = param
+
+
+class TooManyStreams(StreamFailure):
+    """The process serves as many completions as it may."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "too_many_streams"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the gateway is serving server.max_streams = {limit} completions; try again")
 
 
 class ShuttingDown(StreamFailure):

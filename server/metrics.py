@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
 
 __all__ = ["METRICS_CONTENT_TYPE", "Metrics"]
 
@@ -27,7 +29,10 @@ class Metrics:
             registry=self.registry,
         )
         self.requests_in_flight: Final = Gauge(
-            "callahead_requests_in_flight", "Requests being served", registry=self.registry
+            "callahead_requests_in_flight",
+            "Requests being served",
+            registry=self.registry,
+            multiprocess_mode="livesum",
         )
         self.time_to_first_chunk: Final = Histogram(
             "callahead_time_to_first_chunk_seconds",
@@ -70,5 +75,9 @@ class Metrics:
         )
 
     def expose(self) -> bytes:
-        """The metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+        """The metrics in Prometheus' text format, those of all workers added up."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self.registry)
+        everybody = CollectorRegistry()
+        MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        return generate_latest(everybody)

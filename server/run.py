@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import signal
 import socket
@@ -19,6 +20,7 @@ from server.errors import ConfigError
 from server.logs import configure_logs, hypercorn_logger
 from server.upstreams.choose import make_upstream
 from server.welcome import welcome
+from server.workers import Supervisor
 
 if TYPE_CHECKING:
     from hypercorn.typing import Framework
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from server.config import Config
     from server.settings import ServerSettings
 
-__all__ = ["listen", "run_gateway", "serve", "tune_garbage_collection"]
+__all__ = ["listen", "make_gateway", "run_gateway", "run_until_signal", "serve", "serve_on"]
 
 _log = structlog.get_logger("callahead")
 
@@ -41,18 +43,36 @@ def serve(config: Config) -> None:
         ConfigError: the configuration cannot be used, or the address cannot be listened on.
     """
     configure_logs(config.log.level, config.log.format)
-    plan = config.plan(StageRegistry())
-    upstream = make_upstream(config)
-    gateway = Gateway(config, plan, upstream)
+    gateway = make_gateway(config)  # also where workers make their own: what is wrong is said once, here
     listener = listen(config.server.host, config.server.port, config.server.write_timeout)
     host, port = listener.getsockname()[:2]
-    sys.stdout.write(welcome(config, upstream.name, host, port))
+    sys.stdout.write(welcome(config, gateway.upstream.name, host, port))
     sys.stdout.flush()
+    if config.server.workers > 1:
+        Supervisor(config, listener).run()
+    else:
+        _run(gateway, listener)
+
+
+def serve_on(config: Config, listener: socket.socket) -> None:
+    """Be one of several workers on a socket that is listened on. Blocks."""
+    configure_logs(config.log.level, config.log.format)
+    _run(make_gateway(config), listener)
+
+
+def make_gateway(config: Config) -> Gateway:
+    """The app of a config.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+    """
+    return Gateway(config, config.plan(StageRegistry()), make_upstream(config))
+
+
+def _run(gateway: Gateway, listener: socket.socket) -> None:
     tune_garbage_collection()
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         trio.run(run_until_signal, gateway, listener)
-    except KeyboardInterrupt:
-        return
 
 
 async def run_until_signal(gateway: Gateway, listener: socket.socket) -> None:

@@ -57,7 +57,10 @@ Interval: TypeAlias = Annotated[
 ]
 ByteLimit: TypeAlias = Annotated[int, Rule("it must be a number of bytes, 1 or more", lambda found: found >= 1)]
 Count: TypeAlias = Annotated[int, Rule("it must be an integer, 0 or more (0 = no limit)", lambda found: found >= 0)]
-Workers: TypeAlias = Annotated[int, Rule("only 1 is supported in this version", lambda found: found == 1)]
+Workers: TypeAlias = Annotated[
+    int,
+    Rule("it must be an integer from 1 to 256", lambda found: 1 <= found <= 256),  # noqa: PLR2004 - the rule names it
+]
 Port: TypeAlias = Annotated[
     int, Rule("it must be an integer from 0 to 65535 (0 = any free port)", lambda found: 0 <= found <= 65535)  # noqa: PLR2004 - TCP's range
 ]
@@ -86,7 +89,9 @@ class ServerSettings:
     port: Port = 8080
     """The port to listen on; 0 = any free one."""
     workers: Workers = 1
-    """Processes."""
+    """Processes that share the port."""
+    max_streams: Count = 0
+    """Completions at a time in each process; beyond it the answer is 503 with ``Retry-After``."""
     drain_timeout: Duration = 30.0
     """How long streams may go on once the process was told to stop; 0 = not at all."""
     keep_alive_timeout: Duration = 75.0

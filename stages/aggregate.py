@@ -52,27 +52,25 @@ class Aggregate:
     def feed(self, payload: Payload) -> None:
         """Fold one chunk."""
         self.chunks += 1
-        envelope = self._envelope
+        envelope, choices = self._envelope, self._choices
         for key, value in payload.items():
-            if isinstance(value, str):
+            if type(value) is str:
                 if value or key not in _IDENTITY:
                     envelope[key] = value
             elif key == "choices":
-                if isinstance(value, list):
-                    self._add_choices(value)
+                for choice in value if type(value) is list else ():
+                    if type(choice) is dict:
+                        index = choice.get("index")
+                        if type(index) is not int:
+                            index = choice_key(choice)
+                        known = choices.get(index)
+                        if known is None:
+                            known = choices[index] = ChoiceAggregate()
+                        known.feed(choice)
+            elif type(value) is dict and key != "usage":  # the counts of two chunks do not belong together
+                envelope[key] = merge_last(envelope.get(key), value)
             elif value or not (value is None or key in _IDENTITY):
-                # Usage counts are cumulative, and some may be gone from the last ones: never of two chunks at once.
-                envelope[key] = value if key == "usage" else merge_last(envelope.get(key), value)
-
-    def _add_choices(self, choices: list[Any]) -> None:
-        known = self._choices
-        for choice in choices:
-            if not isinstance(choice, dict):
-                continue
-            key = choice_key(choice)
-            if key not in known:
-                known[key] = ChoiceAggregate()
-            known[key].feed(choice)
+                envelope[key] = value
 
     def drop_call(self, choice_index: int, call_index: int) -> None:
         """Leave a call out of the response: what was taken for one may be none (5.6)."""

@@ -40,33 +40,32 @@ class ChoiceAggregate:
             if value is None or key == "index":
                 continue
             if key == "delta":
-                if isinstance(value, dict):
-                    self._add_delta(value)
+                if type(value) is dict:
+                    for name, piece in value.items():
+                        if name == "content":
+                            self._content.add(piece)
+                        elif piece is not None:
+                            self._add_piece(name, piece)
             elif key == "finish_reason":
-                if value and isinstance(value, str):
+                if value and type(value) is str:
                     self.finish_reason = value
             elif key == "logprobs":
                 self._logprobs = merge_piece(self._logprobs, value, key)
             elif key != "message":  # Writer and Perplexity say everything again in one
                 self._beside[key] = merge_beside(self._beside.get(key), value)
 
-    def _add_delta(self, delta: Payload) -> None:
-        for key, value in delta.items():
-            if value is None:
-                continue
-            if key == "content":
-                self._content.add(value)
-            elif key == "role":
-                if self._role is None and isinstance(value, str):
-                    self._role = value
-            elif key == "refusal":
-                self._refusal = merge_piece(self._refusal, value, key)
-            elif key == "tool_calls":
-                self._add_fragments(value)
-            elif key == "function_call":
-                self._add_function_call(value)
-            else:
-                self._others[key] = merge_piece(self._others.get(key), value, key)
+    def _add_piece(self, key: str, value: Any) -> None:
+        if key == "role":
+            if self._role is None and isinstance(value, str):
+                self._role = value
+        elif key == "refusal":
+            self._refusal = merge_piece(self._refusal, value, key)
+        elif key == "tool_calls":
+            self._add_fragments(value)
+        elif key == "function_call":
+            self._add_function_call(value)
+        else:
+            self._others[key] = merge_piece(self._others.get(key), value, key)
 
     def _add_function_call(self, value: Any) -> None:
         if isinstance(value, dict):
@@ -146,8 +145,10 @@ class _Content:
 
     def add(self, value: Any) -> None:
         """Add a delta's ``content``: text, or a list of parts of which those of type ``text`` are text too."""
-        if isinstance(value, str):
-            self._add_text(value)
+        if type(value) is str and self._text is not None:
+            self._text.write(value)
+            return
+        if value is None:
             return
         for piece in value if isinstance(value, list) else [value]:
             text = piece

@@ -9,7 +9,9 @@ import trio
 
 from pipeline.chunks import error_of, reports_error
 from pipeline.decode import reported_failure
-from pipeline.items import Chunk, End, Item, Payload, StreamError
+from pipeline.driver import MAX_BURST_ITEMS
+from pipeline.errors import StreamFailure
+from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.aggregate import Aggregate, AggregateOptions
 
@@ -51,7 +53,7 @@ class PayloadCapture(Stage):
         if cut is None:
             self._settle_end()
         else:
-            self._settle_failure(f"{cut.code}: {cut.message}")
+            self._settle_failure(cut)
         return ()
 
     async def run(
@@ -67,6 +69,11 @@ class PayloadCapture(Stage):
                     burst = receive.receive_nowait()
                 except trio.WouldBlock:
                     burst = await receive.receive()
+                while len(burst) < MAX_BURST_ITEMS:
+                    try:
+                        burst = burst + receive.receive_nowait()
+                    except (trio.WouldBlock, trio.EndOfChannel):
+                        break
                 try:
                     send.send_nowait(burst)
                 except trio.WouldBlock:
@@ -83,31 +90,33 @@ class PayloadCapture(Stage):
             return
         try:
             for item in items:
-                self._fold(item)
+                if type(item) is Chunk:
+                    if reports_error(item.payload):
+                        self._settle_failure(reported_failure(error_of(item.payload), item.raw or b""))
+                        return
+                    self._aggregate.feed(item.payload)
+                    if item.evidence:
+                        self._weigh(item.evidence)
+                elif isinstance(item, StreamError):
+                    self._settle_failure(item.failure)
+                    return
+                elif isinstance(item, End):
+                    self._settle_end()
+                    return
         except Exception as error:  # noqa: BLE001 - the reason says what it was
             self._settle(None, f"aggregation_failed:{type(error).__name__}: {error}")
 
-    def _fold(self, item: Item) -> None:
-        if isinstance(item, Chunk):
-            if reports_error(item.payload):
-                failure = reported_failure(error_of(item.payload), item.raw or b"")
-                self._settle_failure(f"{failure.code}: {failure.message}")
-                return
-            self._aggregate.feed(item.payload)
-            for each in item.evidence:
-                call = each.choice_index, each.call_index
-                self._unconfirmed.discard(call) if each.complete else self._unconfirmed.add(call)
-        elif isinstance(item, StreamError):
-            self._settle_failure(f"{item.failure.code}: {item.failure.message}")
-        elif isinstance(item, End):
-            self._settle_end()
+    def _weigh(self, evidence: Iterable[Evidence]) -> None:
+        for each in evidence:
+            call = each.choice_index, each.call_index
+            self._unconfirmed.discard(call) if each.complete else self._unconfirmed.add(call)
 
     def _settle_end(self) -> None:
         reason = None if self._aggregate.chunks else "empty_response_stream"
         self._settle(self._response(), reason)
 
-    def _settle_failure(self, text: str) -> None:
-        self._settle(self._response(), f"aggregation_failed:{text}")
+    def _settle_failure(self, failure: StreamFailure) -> None:
+        self._settle(self._response(), f"aggregation_failed:{failure.code}: {failure.message}")
 
     def _response(self) -> Payload | None:
         """The response so far; none if nothing came."""

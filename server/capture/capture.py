@@ -102,6 +102,7 @@ class Capture:
         """
         self._deadline = deadline
         self._arrived.close()
+        await trio.lowlevel.checkpoint()
         if not self._started:
             return
         with trio.move_on_at(deadline):
