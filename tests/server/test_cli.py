@@ -92,10 +92,10 @@ class TestServe:
 
     def test_workers(self, served):
         """More than one worker is refused for now."""
-        result = run("serve", "--workers", "2")
+        result = run("serve", "--workers", "0")
         assert (result.exit_code, result.stderr, served) == (
             1,
-            "--workers: server.workers: is 2; only 1 is supported in this version\n",
+            "--workers: server.workers: is 0; it must be an integer from 1 to 256\n",
             [],
         )
 

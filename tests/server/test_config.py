@@ -113,7 +113,7 @@ _FAULTS = [
     ("[server]\nport = true", "server.port: is true; it must be an integer from 0 to 65535 (0 = any free port)"),
     ("[server]\nport = 80.0", "server.port: is 80.0; it must be an integer from 0 to 65535 (0 = any free port)"),
     ('[server]\nport = "80"', 'server.port: is "80"; it must be an integer from 0 to 65535 (0 = any free port)'),
-    ("[server]\nworkers = 2", "server.workers: is 2; only 1 is supported in this version"),
+    ("[server]\nworkers = 0", "server.workers: is 0; it must be an integer from 1 to 256"),
     ('[server]\nhost = ""', 'server.host: is ""; it must be a host name or address'),
     ("[server]\nmax_body_bytes = 0", "server.max_body_bytes: is 0; it must be a number of bytes, 1 or more"),
     (
@@ -274,7 +274,7 @@ _PLAIN_KEYS = [
     (section, field)
     for section, cls in SECTIONS.items()
     for field in attrs.fields(cls)
-    if isinstance(field.default, (int, float)) and field.name != "workers"
+    if isinstance(field.default, (int, float))
 ]
 
 
@@ -282,10 +282,10 @@ class TestEnvironment:
     @pytest.mark.parametrize(("section", "field"), _PLAIN_KEYS, ids=[f"{s}.{f.name}" for s, f in _PLAIN_KEYS])
     def test_every_number_has_a_variable(self, section, field):
         """Each number and truth value can be set by ``CALLAHEAD_<SECTION>_<KEY>``."""
-        text = "no" if field.default is True else "17"
+        text = {True: "no", False: "yes"}.get(field.default) if isinstance(field.default, bool) else "17"
         config = load_config(None, {f"CALLAHEAD_{section}_{field.name}".upper(): text}, {})
         found = getattr(getattr(config, section), field.name)
-        assert (type(found), found) == (type(field.default), False if field.default is True else 17)
+        assert (type(found), found) == (type(field.default), {"no": False, "yes": True}.get(text, 17))
 
     @pytest.mark.parametrize(
         ("name", "text", "section", "key", "value"),
@@ -351,7 +351,7 @@ class TestEnvironment:
                 'CALLAHEAD_UPSTREAM_HTTP2: upstream.http2: is "x"; it must be true',
             ),
             ({}, {"idle_timeout": float("nan")}, "--idle-timeout: upstream.idle_timeout: is NaN; it must be"),
-            ({}, {"workers": 2}, "--workers: server.workers: is 2; only 1 is supported in this version"),
+            ({}, {"workers": 0}, "--workers: server.workers: is 0; it must be an integer from 1 to 256"),
             (
                 {"CALLAHEAD_UPSTREAM": "http://a", "CALLAHEAD_UPSTREAM_URL": "http://b"},
                 {},

@@ -142,7 +142,7 @@ async def scripted_server(
         async with trio.open_nursery() as nursery:
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
             server.port = listeners[0].socket.getsockname()[1]
-            nursery.start_soon(trio.serve_listeners, server.handle, listeners)
+            await nursery.start(trio.serve_listeners, server.handle, listeners)
             yield server
             nursery.cancel_scope.cancel()
 

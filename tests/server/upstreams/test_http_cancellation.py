@@ -29,7 +29,7 @@ class Pieces:
 
 
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope before the n-th step of the tasks inside it."""
+    """Cancels a scope before the n-th step of a task or its descendants, which the server's tasks are among."""
 
     def __init__(self, root, scope, step):
         self.root = root
