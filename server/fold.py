@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from pipeline.assembly import Source, open_pipeline
-from pipeline.chunks import encode_json, error_of, parse_json
-from pipeline.completeness import Completeness
+from pipeline.chunks import encode_json, error_of, exact_payload, parse_json, reports_error
 from pipeline.decode import reported_failure
 from pipeline.items import Chunk, End, Payload, StreamError
 from pipeline.stage import Flow, Stage
 from server.errors import UpstreamError, UpstreamErrorKind
 from stages.aggregate import Aggregate, AggregateOptions
+from stages.empty_skip import EmptySkip
+from stages.parallel_call_filter import ParallelCallFilter
+from stages.role_dedup import RoleDedup
 
 __all__ = ["as_streaming", "fold"]
 
+_FOR_STREAMS_ONLY: Final = (EmptySkip, ParallelCallFilter, RoleDedup)
+"""What these do to a stream the fold does by itself, and in its own way: it keeps the first call of a choice, not the
+one with index 0 (spec, dispatch, 4.2.7), and a stream of empty chunks is a response (A24)."""
+
 
 def as_streaming(body: bytes) -> bytes:
-    """The request body that asks for the same as a stream, with usage; numbers of any length stay as they are."""
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):  # what orjson reads and the standard library does not
-        request = parse_json(body)
+    """The request body that asks for the same as a stream, with usage; numbers of any length stay as they are.
+
+    Args:
+        body: a JSON object.
+    """
+    request = exact_payload(Chunk(parse_json(body), body))
     options = request.get("stream_options")
-    request["stream"] = True
-    request["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
-    return encode_json(request)
+    options = options if isinstance(options, dict) else {}
+    return encode_json({**request, "stream": True, "stream_options": {**options, "include_usage": True}})
 
 
 async def fold(source: Source, stages: Sequence[tuple[str, Stage]], options: AggregateOptions) -> Payload:
@@ -44,37 +50,31 @@ async def fold(source: Source, stages: Sequence[tuple[str, Stage]], options: Agg
         StreamFailure: the stream failed, broke off, ended too early or held nothing. Half an answer is never given.
     """
     aggregate = Aggregate(options)
-    completeness = Completeness()
-    async with open_pipeline(source, _before_encoder(stages)) as bursts:
+    async with open_pipeline(source, _folded(stages)) as bursts:
         async for burst in bursts:
             for item in burst:
                 if isinstance(item, End):
                     return _whole(aggregate)
-                _fold_item(item, aggregate, completeness)
-    cut = completeness.cut()
+                _fold_item(item, aggregate)
+    cut = aggregate.cut()
     if cut is not None and aggregate.chunks:
         raise cut
     return _whole(aggregate)
 
 
-def _before_encoder(stages: Sequence[tuple[str, Stage]]) -> list[tuple[str, Stage]]:
-    taken = []
-    for name, stage in stages:
-        if stage.gives is not Flow.ITEMS:
-            break
-        taken.append((name, stage))
-    return taken
+def _folded(stages: Sequence[tuple[str, Stage]]) -> list[tuple[str, Stage]]:
+    """The stages that give items, without those that only a stream needs."""
+    giving_items = itertools.takewhile(lambda named: named[1].gives is Flow.ITEMS, stages)
+    return [(name, stage) for name, stage in giving_items if not isinstance(stage, _FOR_STREAMS_ONLY)]
 
 
-def _fold_item(item: Any, aggregate: Aggregate, completeness: Completeness) -> None:
+def _fold_item(item: Any, aggregate: Aggregate) -> None:
     if isinstance(item, StreamError):
         raise item.failure
     if isinstance(item, Chunk):
-        error = error_of(item.payload)
-        if error is not None:
-            raise reported_failure(error, item.raw or b"")
-        completeness.see(item.payload)
-        aggregate.feed(item.payload)
+        if reports_error(item.payload):
+            raise reported_failure(error_of(item.payload), item.raw or b"")
+        aggregate.feed(exact_payload(item))
 
 
 def _whole(aggregate: Aggregate) -> Payload:

@@ -47,8 +47,9 @@ class IndexedCall:
     opened_in: int
     """The number of the delta that it was opened in."""
     name: str = ""
+    has_id: bool = False
     ids: int = 0
-    """How many ids it has had."""
+    """How many different ids of it are known again."""
     is_custom: bool = False
     scanner: TextScanner = attrs.field(factory=TextScanner)
     text: KeptText = attrs.field(factory=KeptText)
@@ -69,7 +70,9 @@ class IndexedCall:
         while self.scanner.state is TextState.BLANK and (placeholder := PLACEHOLDER.match(text)):
             text = text[placeholder.end() :]
         self.scanner.feed(text)
-        if not self.ids:
+        if entry.id and not self.has_id:
+            self.has_id, self.text = True, KeptText()
+        if not self.has_id:
             self.text.add(text)
 
     def is_followed_by(self, entry: Entry) -> bool:
@@ -78,11 +81,11 @@ class IndexedCall:
         An id of the entry is one that this call has not had.
         """
         has_other_name = bool(entry.name and self.name) and entry.name != self.name
-        if entry.id and self.ids:
+        if entry.id and self.has_id:
             if not entry.name:
                 return self.is_done and entry.has_text  # IX3
             return has_other_name or self.is_done  # IX4, IX5
-        if self.ids or not (self.name and entry.name) or not self.is_done:
+        if self.has_id or not (self.name and entry.name) or not self.is_done:
             return False  # IX8
         if has_other_name:
             return True
@@ -110,14 +113,14 @@ class IndexedCalls:
         holder = self._holders.get(index)
         if holder is None or not reindex:
             return holder, holder is None
-        known = self._by_id_and_index.get((entry.id, index)) if entry.id else None  # IX2
+        known = self._by_id_and_index.get((entry.id, index))  # IX2
         if known is not None:
             return known, False
         return holder, holder.is_followed_by(entry)
 
     def find_without_index(self, entry: Entry) -> tuple[IndexedCall | None, bool]:
         """The call that an entry without an index goes on with, and whether it opens another one (IX10 to IX15)."""
-        known = self._by_id.get(entry.id) if entry.id else None
+        known = self._by_id.get(entry.id)
         if known is not None:
             return known, False
         last = self._last
@@ -125,7 +128,7 @@ class IndexedCalls:
             return None, bool(entry.id or entry.name)
         if entry.name and last.opened_in == self._deltas:
             return last, True
-        if entry.name and not entry.id and last.name and not last.ids and entry.name != last.name:
+        if entry.name and not entry.id and last.name and not last.has_id and entry.name != last.name:
             return last, True
         return last, last.is_followed_by(entry)
 
@@ -133,7 +136,7 @@ class IndexedCalls:
         """The one call that text without any identity under an unused index can belong to (IX9)."""
         if not entry.text or entry.id or entry.name:
             return None
-        open_calls = [call for call in self._calls if (call.ids or call.name) and not call.is_done]
+        open_calls = [call for call in self._calls if (call.has_id or call.name) and not call.is_done]
         if len(open_calls) != 1:
             return None
         (call,) = open_calls
@@ -153,7 +156,8 @@ class IndexedCalls:
         self._last = call
         if index is not None:
             self._holders[index] = call
-        if entry.id and call.ids < _MAX_IDS:
+        key = (entry.id, call.opened_on)
+        if entry.id and key not in self._by_id_and_index and call.ids < _MAX_IDS:
             call.ids += 1
+            self._by_id_and_index[key] = call
             self._by_id.setdefault(entry.id, call)
-            self._by_id_and_index.setdefault((entry.id, call.opened_on), call)

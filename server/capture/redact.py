@@ -8,7 +8,7 @@ other first name is looked for in the request, so ``$.messages[*].content`` is `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
@@ -112,15 +112,18 @@ def _key(found: re.Match[str]) -> str | int | None:
 
 
 def _searched(nodes: list[Any], step: _Step) -> Iterable[Any]:
-    """The nodes in which a step is looked for."""
-    return {id(node): node for node in _with_descendants(nodes)}.values() if step.deep else nodes
+    """The nodes in which a step is looked for, each once.
 
-
-def _with_descendants(nodes: list[Any]) -> Iterator[Any]:
-    """Without recursion, since a request may be nested deeper than the interpreter's stack."""
+    Without recursion, since a request may be nested deeper than the interpreter's stack.
+    """
+    if not step.deep:
+        return nodes
+    found: dict[int, Any] = {}
     pending = list(nodes)
     while pending:
         node = pending.pop()
-        yield node
-        children = node.values() if isinstance(node, dict) else node
-        pending += [child for child in children if isinstance(child, (dict, list))]
+        if id(node) not in found:
+            found[id(node)] = node
+            children = node.values() if isinstance(node, dict) else node
+            pending += [child for child in children if isinstance(child, (dict, list))]
+    return found.values()

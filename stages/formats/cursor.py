@@ -171,19 +171,17 @@ class Cursor:
             yield from self.more()
 
 
-def finish(steps: Steps[T], cursor: Cursor) -> T | None:
-    """Run a reader over a text that has ended; none where it is not what it was taken for.
+def finish(steps: Steps[object], cursor: Cursor) -> bool:
+    """Run a reader over a text that has ended; whether it came to its own end.
 
     Args:
-        steps: the reader.
+        steps: the reader, waiting for more.
         cursor: what it reads from.
     """
     cursor.is_ended = True
     try:
-        while True:
-            next(steps)
-    except StopIteration as done:
-        result: T = done.value
-        return result
+        for _ in steps:
+            pass
     except (Ended, Impossible):
-        return None
+        return False
+    return True

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
 from stages.formats.cursor import BLANK
+from stages.formats.escapes import quoted
 from stages.formats.literals import PYTHON, converted
 from stages.formats.schema_types import STRING
 from stages.json_syntax import is_json
 
-__all__ = ["escaped", "quoted", "typed_value"]
+__all__ = ["typed_value"]
 
 _NUMBER: Final = re.compile(r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+")
-
-
-def quoted(text: str) -> str:
-    """The text as a JSON string: everything raw but quotes, backslashes and control characters."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-def escaped(text: str) -> str:
-    """A piece of text as a piece of a JSON string, without the quotes."""
-    return quoted(text)[1:-1]
 
 
 def typed_value(text: str, types: frozenset[str]) -> str:

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-_STAMP = re.compile(rb'"t":(\d{19})')
+_STAMP = re.compile(rb'"t":"(\d{19})"')
 _END = b"0\r\n\r\n"
 
 

@@ -2,7 +2,7 @@
 
 The request's model says what is streamed: ``KIND:FRAMES:PER_WRITE:RATE``. KIND is ``text``, ``tools`` or
 ``arguments``; PER_WRITE frames share an HTTP chunk; RATE is frames a second, 0 = as fast as they go. Paced frames
-carry the time of their sending (``"t":NANOSECONDS``, the system's monotonic clock).
+carry the time of their sending (``"t":"NANOSECONDS"``, the system's monotonic clock).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"
-STAMP = b'"t":0000000000000000000'
+STAMP = b'"t":"0000000000000000000"'
 
 
 def frame(delta: dict[str, Any], finish: str | None = None, *, stamped: bool = False) -> bytes:
@@ -156,7 +156,7 @@ class Server:
         """Send the next frame of a paced stream."""
         data = connection.paced.pop()
         if STAMP in data:
-            data = data.replace(STAMP, b'"t":%019d' % time.monotonic_ns())
+            data = data.replace(STAMP, b'"t":"%019d"' % time.monotonic_ns())
         try:
             connection.sock.send(b"%x\r\n%b\r\n" % (len(data), data) + (b"" if connection.paced else LAST))
         except OSError:

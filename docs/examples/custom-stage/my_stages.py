@@ -1,4 +1,4 @@
-"""A stage of your own: hides digits from clients."""
+"""Stages of your own: one that edits chunks, and one that awaits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import attrs
+import trio
 
 from pipeline import Chunk, Item, RequestContext, Stage
 from pipeline.chunks import choices_of, delta_of, exact_payload, replace_choices, replace_delta
@@ -22,7 +23,7 @@ class RedactOptions:
 
 
 class Redact(Stage):
-    """Hides every digit of what the model says; tool calls stay as they are.
+    """Hides every digit of what the model says; tool calls and logprobs stay as they are.
 
     Emits: nothing of its own.
 
@@ -56,3 +57,35 @@ class Redact(Stage):
         texts = {key: delta[key] for key in self._keys if isinstance(delta.get(key), str)}
         hidden = {key: text.translate(self._table) for key, text in texts.items()}
         return choice if hidden == texts else replace_delta(choice, {**delta, **hidden})
+
+
+@attrs.frozen
+class PaceOptions:
+    """How fast."""
+
+    chunks_per_second: float = attrs.field(default=50.0, validator=attrs.validators.gt(0))
+
+
+class Pace(Stage):
+    """Lets chunks through at a steady pace, as a demonstration may want them.
+
+    Emits: nothing of its own.
+
+    Drops: nothing.
+
+    State: one burst.
+
+    On cancel: the burst is forgotten.
+    """
+
+    Options: ClassVar[type[Any]] = PaceOptions
+
+    async def run(
+        self, receive: trio.MemoryReceiveChannel[list[Item]], send: trio.MemorySendChannel[list[Item]]
+    ) -> None:
+        """Wait before each chunk. Checkpoints."""
+        async for burst in receive:
+            for item in burst:
+                if isinstance(item, Chunk):
+                    await trio.sleep(1 / self.options.chunks_per_second)
+                await send.send([item])

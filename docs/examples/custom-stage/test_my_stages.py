@@ -1,12 +1,23 @@
-"""The stage alone, without a server."""
+"""The stages alone, without a server."""
 
 from __future__ import annotations
 
 import pytest
-from my_stages import Redact
+import trio
+from my_stages import Pace, Redact
+from trio.testing import MockClock
 
-from pipeline import Chunk, PlanError, Stage
-from pipeline.testing import call_chunk, check_conformance, make_stage, run_stage, text_chunk
+from pipeline import Chunk, PlanError
+from pipeline.testing import (
+    call_chunk,
+    check_conformance,
+    make_stage,
+    run_stage,
+    run_stage_in_channels,
+    text_chunk,
+)
+
+SPEECH = [text_chunk("1 of"), text_chunk(" 2"), text_chunk("", finish="stop")]
 
 
 def text_of(chunk: Chunk) -> str:
@@ -37,8 +48,17 @@ def test_an_empty_mask_is_refused() -> None:
 
 async def test_redact_keeps_the_promises_of_a_stage() -> None:
     """Any cut, any JSON value, any end, cancellation, a slow client: see ``check_conformance``."""
+    await check_conformance(lambda: make_stage(Redact), SPEECH)
 
-    def make() -> Stage:
-        return make_stage(Redact)
 
-    await check_conformance(make, [text_chunk("1 of"), text_chunk(" 2"), text_chunk("", finish="stop")])
+async def test_pace_takes_its_time(autojump_clock: MockClock) -> None:
+    """Three chunks at 50 a second take 0.06 s, of which the clock makes none."""
+    stage = make_stage(Pace)
+    before = trio.current_time()
+    assert await run_stage_in_channels(stage, [SPEECH]) == SPEECH
+    assert trio.current_time() - before == pytest.approx(0.06)
+
+
+async def test_pace_keeps_the_promises_of_a_stage(autojump_clock: MockClock) -> None:
+    """It holds frames back on purpose; all else it keeps."""
+    await check_conformance(lambda: make_stage(Pace), SPEECH, may_hold=True)

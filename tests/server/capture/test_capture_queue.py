@@ -72,7 +72,7 @@ async def test_closing():
             other.close()
 
 
-async def test_clearing():
+def test_clearing():
     """What is thrown away is counted, and its room is free again."""
     queue = BoundedQueue(2, 10)
     queue.offer("a", 5)

@@ -14,6 +14,17 @@ from server.capture.record import CapturedDispatch, RecordEncoder
 from server.capture.redact import Redaction
 
 LIMIT = 8 * 1024 * 1024
+HEADERS = [
+    (b"user-agent", b"sdk/1"),
+    (b"x-tag", b"a"),
+    (b"x-tag", b""),
+    (b"x-tag", b"b"),
+    (b"x-latin", b"caf\xe9"),
+    (b"authorization", b"Bearer secret"),
+    (b"cookie", b"secret"),
+    (b"x-api-key", b"secret"),
+    (b"x-other", b"1"),
+]
 
 
 def encoded(one, **options) -> dict:
@@ -102,7 +113,11 @@ class TestPayload:
         """An empty body is no request."""
         assert "request" not in encoded(record(request=b""))
 
-    @given(st.binary(max_size=60), st.text(max_size=20), st.recursive(st.none() | st.floats() | st.text(), st.lists, max_leaves=5))
+    @given(
+        st.binary(max_size=60),
+        st.text(max_size=20),
+        st.recursive(st.none() | st.floats() | st.text(), st.lists, max_leaves=5),
+    )
     def test_always_one_readable_line(self, request_body, text, value):
         """No bytes, text or value makes a record that cannot be read, with redaction or without."""
         for redaction in (Redaction(), Redaction(["$..a", "$.request", "$.response.v[*]"])):
@@ -141,31 +156,19 @@ class TestSize:
 class TestHeaders:
     """Listed ones only, and never a secret."""
 
-    HEADERS = [
-        (b"user-agent", b"sdk/1"),
-        (b"x-tag", b"a"),
-        (b"x-tag", b""),
-        (b"x-tag", b"b"),
-        (b"x-latin", b"caf\xe9"),
-        (b"authorization", b"Bearer secret"),
-        (b"cookie", b"secret"),
-        (b"x-api-key", b"secret"),
-        (b"x-other", b"1"),
-    ]
-
     def test_none_by_default(self):
         """Without a list there are none."""
-        assert "headers" not in encoded(record(headers=self.HEADERS))
+        assert "headers" not in encoded(record(headers=HEADERS))
 
     def test_listed(self):
         """Names in lower case, values as they were, repeated ones joined, empty ones left out."""
         allowed = checked_header_names(["X-Tag", "x-latin", "x-absent"])
-        assert encoded(record(headers=self.HEADERS), headers=allowed)["headers"] == {"x-tag": "a, b", "x-latin": "café"}
+        assert encoded(record(headers=HEADERS), headers=allowed)["headers"] == {"x-tag": "a, b", "x-latin": "café"}
 
     def test_secrets_even_when_listed(self):
         """A secret is not in the record, whoever listed it."""
-        everything = {name.decode() for name, _ in self.HEADERS}
-        found = picked_headers(self.HEADERS, everything)
+        everything = {name.decode() for name, _ in HEADERS}
+        found = picked_headers(HEADERS, everything)
         assert found.keys() == {"user-agent", "x-tag", "x-latin", "x-other"}
 
     @pytest.mark.parametrize(
@@ -173,7 +176,9 @@ class TestHeaders:
     )
     def test_secrets_are_refused(self, name):
         """Listing a secret is an error that names it."""
-        with pytest.raises(ValueError, match=rf'^\[1\]: is "{name}"; credentials, cookies and API keys are never captured$'):
+        with pytest.raises(
+            ValueError, match=rf'^\[1\]: is "{name}"; credentials, cookies and API keys are never captured$'
+        ):
             checked_header_names(["user-agent", name])
 
     @pytest.mark.parametrize("name", ["", "a b", "a:", "é", "x\n"])

@@ -48,7 +48,10 @@ def changes(path: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("path", "places"),
     [
-        ("$.messages[*].content", ["/request/messages/0/content", "/request/messages/1/content", "/request/messages/2/content"]),
+        (
+            "$.messages[*].content",
+            ["/request/messages/0/content", "/request/messages/1/content", "/request/messages/2/content"],
+        ),
         ("$.request.messages[0].content", ["/request/messages/0/content"]),
         ("$.messages[0]", ["/request/messages/0"]),
         ("$.messages[9].content", []),
@@ -89,13 +92,13 @@ def test_a_path_selects(path, places):
         ("$", 2),
         ("messages", 1),
         ("$.", 2),
-        ("$..", 4),
+        ("$..", 2),
         ("$.a[", 4),
         ("$.a[-1]", 4),
         ("$.a[?(@.b)]", 4),
         ("$.a b", 4),
         ("$...a", 2),
-        ("$.a..", 6),
+        ("$.a..", 4),
         ("$.a['b]", 4),
         ("$.a[0:2]", 4),
         ("$.a.[b]", 4),
@@ -130,10 +133,12 @@ def test_in_a_record():
     assert orjson.loads(line)["payload_complete"] is True
 
 
-@pytest.mark.parametrize("request_body", [b'{"content":"secret"', b"[" * 3000 + b'"secret"' + b"]" * 3000, b'{"a":"secret","n":NaN}'])
+@pytest.mark.parametrize(
+    "request_body", [b'{"content":"secret"', b"[" * 100_000 + b'"secret"' + b"]" * 100_000, b'{"a":"secret","n":NaN}']
+)
 def test_nothing_gets_out_of_what_cannot_be_read(request_body):
     """A request that cannot be parsed is withheld as a whole where there is something to redact."""
-    line = RecordEncoder("u", 100_000, (), Redaction(["$.a", "$.content"])).encode(record(request=request_body)).line
+    line = RecordEncoder("u", 10**6, (), Redaction(["$.a", "$.content"])).encode(record(request=request_body)).line
     assert b"secret" not in line
 
 

@@ -1,0 +1,235 @@
+"""Literals of other languages, written as JSON while they are read (spec, parsers, 6, P and G)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import attrs
+
+from stages.formats.cursor import Cursor, Ended, Impossible, Steps, finish
+from stages.formats.escapes import JSON_ESCAPES, PYTHON_ESCAPES, EscapeRules, escaped, quoted, read_escape
+from stages.formats.markers import markers_of
+
+__all__ = ["GEMMA", "PYTHON", "Dialect", "converted", "transcode", "transcode_string"]
+
+Emit: TypeAlias = Callable[[str], None]
+
+_NUMBER: Final = re.compile(r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+")
+
+
+@attrs.frozen
+class Quotes:
+    """One way of writing strings."""
+
+    mark: str
+    """What stands at both ends."""
+    escapes: EscapeRules | None
+    """None: everything between the marks is raw."""
+
+
+@attrs.frozen(eq=False)
+class Dialect:
+    """How one language writes its literals."""
+
+    quotes: tuple[Quotes, ...]
+    """Longer marks first."""
+    brackets: Mapping[str, str]
+    """For each opening bracket its closing one. All but ``{`` are lists."""
+    bare_key: re.Pattern[str] | None
+    """What an object's key without quotes may be; none if it must have some."""
+    word: re.Pattern[str]
+    """What else a value may be made of."""
+    read_word: Callable[[str], str | None]
+    """The JSON that such a word stands for, if it is a literal."""
+
+
+def transcode(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
+    """Read one value and write it as compact JSON, as it comes; any depth, without recursion.
+
+    Args:
+        cursor: stands at the value, or at blanks before it. Its mark is used.
+        emit: takes the JSON, piece by piece.
+        dialect: the language.
+
+    Raises:
+        Impossible: something is no literal. The mark is there; all before it was written.
+        Ended: the value is cut off. It was written as far as it came.
+    """
+    stack: list[str] = []
+    while True:
+        opening = yield from cursor.visible()
+        cursor.mark()
+        closing = dialect.brackets.get(opening)
+        if closing is not None:
+            cursor.at += 1
+            cursor.mark()
+            emit("{" if closing == "}" else "[")
+            stack.append(closing)
+            if not (yield from _is_closed(cursor, emit, stack)):
+                yield from _read_key(cursor, emit, dialect, stack)
+                continue
+        else:
+            yield from _read_scalar(cursor, emit, dialect)
+        while stack:
+            cursor.mark()
+            if (yield from _is_closed(cursor, emit, stack)):
+                continue
+            yield from cursor.expect(",")
+            if not (yield from _is_closed(cursor, emit, stack)):
+                emit(",")
+                cursor.mark()
+                yield from _read_key(cursor, emit, dialect, stack)
+                break
+        else:
+            cursor.unmark()
+            return
+
+
+def _is_closed(cursor: Cursor, emit: Emit, stack: list[str]) -> Steps[bool]:
+    """Step over the closing bracket of the innermost container, if it is next."""
+    if (yield from cursor.visible()) != stack[-1]:
+        return False
+    cursor.at += 1
+    emit("}" if stack.pop() == "}" else "]")
+    return True
+
+
+def _read_key(cursor: Cursor, emit: Emit, dialect: Dialect, stack: list[str]) -> Steps[None]:
+    """Read the key of an object's next member; nothing to do in a list."""
+    if stack[-1] != "}":
+        return
+    character = yield from cursor.visible()
+    if dialect.bare_key is None or any(quotes.mark[0] == character for quotes in dialect.quotes):
+        yield from transcode_string(cursor, emit, dialect)
+    else:
+        key = yield from cursor.run(dialect.bare_key)
+        if not key:
+            raise Impossible
+        emit(quoted(key))
+    yield from cursor.skip_blanks()
+    yield from cursor.expect(":")
+    emit(":")
+
+
+def _read_scalar(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
+    character = yield from cursor.peek()
+    if any(quotes.mark[0] == character for quotes in dialect.quotes):
+        yield from transcode_string(cursor, emit, dialect)
+        return
+    try:
+        word = yield from cursor.run(dialect.word)
+    except Ended:
+        cursor.go_back()
+        emit(cursor.take_rest())
+        raise
+    value = dialect.read_word(word)
+    if value is None:
+        raise Impossible
+    emit(value)
+
+
+def transcode_string(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
+    """Read one string and write it as JSON, as it comes.
+
+    Raises:
+        Impossible: it is none.
+        Ended: it is cut off. It was written as far as it came.
+    """
+    character = yield from cursor.peek()
+    options = [quotes for quotes in dialect.quotes if quotes.mark[0] == character]
+    ahead = character
+    while not cursor.is_ended and any(quotes.mark != ahead and quotes.mark.startswith(ahead) for quotes in options):
+        ahead = yield from cursor.ahead(len(ahead) + 1)
+    found = next((quotes for quotes in options if ahead.startswith(quotes.mark)), None)
+    if found is None:
+        raise Impossible
+    cursor.at += len(found.mark)
+    cursor.unmark()
+    emit('"')
+    try:
+        yield from _read_string(cursor, emit, found)
+    except Ended:
+        emit(escaped(cursor.take_rest()))
+        raise
+    emit('"')
+
+
+def _read_string(cursor: Cursor, emit: Emit, quotes: Quotes) -> Steps[None]:
+    marks = markers_of((quotes.mark, "\\") if quotes.escapes else (quotes.mark,))
+    while True:
+        found = marks.find(cursor.text, cursor.at)
+        end = marks.held_from(cursor.text, cursor.at) if found is None else found[0]
+        emit(escaped(cursor.text[cursor.at : end]))
+        cursor.at = end
+        if found is None:
+            yield from cursor.more()
+        elif found[1] == quotes.mark:
+            cursor.at += len(quotes.mark)
+            return
+        else:
+            assert quotes.escapes is not None, "else no backslash is looked for"
+            emit(escaped((yield from read_escape(cursor, quotes.escapes))))
+
+
+def converted(text: str, dialect: Dialect) -> str | None:
+    """The JSON that a whole text stands for; none if it is not one literal."""
+    cursor = Cursor()
+    cursor.push(text)
+    pieces: list[str] = []
+    is_whole = finish(transcode(cursor, pieces.append, dialect), cursor) and cursor.at == len(text)
+    return "".join(pieces) if is_whole else None
+
+
+def _read_python_word(word: str) -> str | None:
+    constant = _PYTHON_CONSTANTS.get(word)
+    if constant is not None or _NUMBER.fullmatch(word):
+        return constant or word
+    if not _PYTHON_NUMBER.fullmatch(word):
+        return None
+    sign = "-" if word.startswith("-") else ""
+    digits = word.lstrip("+-").replace("_", "").lower()
+    try:
+        if digits.startswith(("0x", "0o", "0b")):
+            return f"{sign}{int(digits, 0)}"
+    except ValueError:  # longer than int() or str() take
+        return None
+    whole, dot, rest = digits.partition(".")
+    if dot:
+        fraction, exponent, power = rest.partition("e")
+        digits = f"{whole or '0'}.{fraction or '0'}{exponent}{power}"
+    return sign + digits if _NUMBER.fullmatch(digits) else None
+
+
+def _read_gemma_word(word: str) -> str | None:
+    bare = word.rstrip(" \t")
+    if bare in ("true", "false", "null") or _NUMBER.fullmatch(bare):
+        return bare
+    return quoted(bare) if bare else None
+
+
+_PYTHON_CONSTANTS: Final = {
+    **{"True": "true", "False": "false", "None": "null"},
+    **{"true": "true", "false": "false", "null": "null"},
+}
+_DIGITS: Final = r"[0-9](?:_?[0-9])*"
+_PYTHON_NUMBER: Final = re.compile(
+    rf"[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+"
+    rf"|(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?)"
+)
+
+PYTHON: Final = Dialect(
+    quotes=tuple(Quotes(mark, PYTHON_ESCAPES) for mark in ('"""', "'''", '"', "'")),
+    brackets={"{": "}", "[": "]", "(": ")"},
+    bare_key=None,
+    word=re.compile(r"[\w.+-]*+"),
+    read_word=_read_python_word,
+)
+GEMMA: Final = Dialect(
+    quotes=(Quotes('<|"|>', None), Quotes('"', JSON_ESCAPES)),
+    brackets={"{": "}", "[": "]"},
+    bare_key=re.compile(r"[^\s:,{}\[\]<>\"]*+"),
+    word=re.compile(r"[^\r\n,{}\[\]<>\"]*+"),
+    read_word=_read_gemma_word,
+)
