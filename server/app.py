@@ -16,6 +16,8 @@ from pipeline.chunks import encode_json
 from pipeline.errors import StageFailed, StreamFailure
 from pipeline.plan import Plan
 from server.asgi import EXCHANGE, GatewayConnection
+from server.capture.capture import Capture
+from server.capture.registry import SinkRegistry
 from server.completions import serve_completion
 from server.errors import ClientError, TooManyStreams
 from server.exchange import Exchange
@@ -52,6 +54,8 @@ class Gateway(QuartTrio):
         self.plan = plan
         self.upstream = upstream
         self.metrics = metrics if metrics is not None else Metrics()
+        plan_of_capture = config.plan_capture(SinkRegistry())
+        self.capture = Capture(plan_of_capture, self.metrics.registry, upstream.name)
         self.draining = False
         self.streams: set[UpstreamSource] = set()
         self.completions = 0

@@ -14,6 +14,8 @@ from pipeline.errors import RegistryError
 from pipeline.plan import Plan
 from pipeline.registry import StageRegistry
 from pipeline.stage import Flow
+from server.capture.registry import SinkRegistry
+from server.capture.settings import CaptureSettings
 from server.command_config import config_of_command
 from server.config import Config
 from server.config_values import shown
@@ -32,7 +34,9 @@ def check(file: Path) -> None:
     """
     config = config_of_command(file)
     registry = StageRegistry()
-    click.echo("\n".join(_report(config, config.plan(registry), registry)))
+    plan = config.plan(registry)
+    config.plan_capture(SinkRegistry())
+    click.echo("\n".join(_report(config, plan, registry)))
 
 
 @click.command()
@@ -67,6 +71,9 @@ def _report(config: Config, plan: Plan, registry: StageRegistry) -> Iterator[str
     for event, policy in config.events.policies.items():
         yield f"  {event} = {policy}"
     yield f"  style = {config.events.style.value}"
+    if config.capture.sinks:
+        yield f"capture to {', '.join(config.capture.sinks)}"
+        yield from _changes(config.capture, CaptureSettings(sinks=config.capture.sinks))
 
 
 def _stage_rows(plan: Plan, registry: StageRegistry) -> Iterator[tuple[str, str]]:

@@ -50,6 +50,9 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     request = read_request(body)
     model = request.get("model")
     exchange.model = model if isinstance(model, str) else None
+    captured = gateway.capture.wants(exchange.model, exchange.request_id)
+    if captured:
+        exchange.capture(gateway.capture, body, headers)
     streaming = request.get("stream") is True
     events = _decide_events(gateway, headers) if streaming else _NO_EVENTS
     folding = not streaming and config.upstream.unary == "fold"
@@ -84,6 +87,7 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
         event_style=events.style,
         request_id=exchange.request_id,
         observer=exchange,
+        capture=captured,
     )
     stages = gateway.plan.stages_for(context)
     if folding:

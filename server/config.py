@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 from cattrs.errors import ClassValidationError
@@ -16,6 +16,9 @@ from cattrs.errors import ClassValidationError
 from pipeline.errors import PlanError
 from pipeline.plan import Plan, make_plan
 from pipeline.registry import StageRegistry, nearest
+from server.capture.plan import CapturePlan, plan_capture
+from server.capture.registry import SinkRegistry
+from server.capture.settings import CaptureSettings, sink_tables
 from server.config_values import KeyPath, dotted, problems, shown, structure
 from server.environment import CONFIG_VARIABLE, SECTIONS, Setting, from_environment, from_flags
 from server.errors import ConfigError
@@ -30,6 +33,8 @@ from server.settings import (
 
 __all__ = ["Config", "load_config"]
 
+_CAPTURE: Final = "payload_capture"
+
 
 @attrs.frozen
 class Config:
@@ -42,19 +47,37 @@ class Config:
     pipeline: PipelineSettings = attrs.field(factory=PipelineSettings)
     stages: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     """For each stage its options, ``[stages.NAME]``; read by ``plan``."""
+    capture: CaptureSettings = attrs.field(factory=CaptureSettings)
+    capture_sinks: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    """For each sink its options, ``[capture.NAME]``; read by ``plan_capture``."""
     log: LogSettings = attrs.field(factory=LogSettings)
     file: Path | None = None
     """Where it was read from, as the user named it."""
 
     def plan(self, registry: StageRegistry) -> Plan:
-        """The pipeline's plan.
+        """The pipeline's plan; with ``payload_capture`` before the last stage where there is a sink for it.
 
         Raises:
             ConfigError: an unknown stage, a wrong option, or an order that cannot run.
         """
+        stages = self.pipeline.stages
+        if self.capture.sinks and stages and _CAPTURE not in stages:
+            stages = (*stages[:-1], _CAPTURE, stages[-1])
         try:
-            return make_plan(self.pipeline.stages, self.stages, registry)
+            return make_plan(stages, self.stages, registry)
         except PlanError as error:
+            raise ConfigError(f"{self.file}: {error}" if self.file else str(error)) from error
+
+    def plan_capture(self, registry: SinkRegistry) -> CapturePlan:
+        """The plan of what is captured.
+
+        Raises:
+            ConfigError: an unknown sink, a wrong option, or a path or header that cannot be.
+        """
+        folder = self.file.parent if self.file else None
+        try:
+            return plan_capture(self.capture, self.capture_sinks, registry, folder)
+        except ConfigError as error:
             raise ConfigError(f"{self.file}: {error}" if self.file else str(error)) from error
 
 
@@ -110,6 +133,7 @@ class _Loader:
                 self._origins[setting.path] = setting.origin
 
     def load(self) -> Config:
+        sinks = self._part_capture()
         sections = {name: self._section(name, cls) for name, cls in SECTIONS.items()}
         stages = self._stages(self._table.get("stages", {}))
         known = [*SECTIONS, "stages"]
@@ -118,7 +142,7 @@ class _Loader:
                 near = nearest(name, known) or f"; there are {', '.join(known)}"
                 self._fault((name,), f"is no section of a config{near}")
         if not self._faults:
-            config = Config(**sections, stages=stages, file=self._file)
+            config = Config(**sections, stages=stages, capture_sinks=sinks, file=self._file)
             config = attrs.evolve(config, **self._beside_file(config))
             for path, problem in _contradictions(config, self._table, self._origin):
                 self._fault(path, problem)
@@ -137,6 +161,14 @@ class _Loader:
             for path, problem in problems(error, (name,), cls):
                 self._fault(path, problem)
         return None
+
+    def _part_capture(self) -> dict[str, dict[str, Any]]:
+        """The tables of sinks, taken out of ``[capture]``."""
+        table = self._table.get("capture", {})
+        if not isinstance(table, dict):
+            return {}
+        self._table["capture"], sinks = sink_tables(table)
+        return sinks
 
     def _stages(self, table: Any) -> dict[str, dict[str, Any]]:
         if not isinstance(table, dict):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 
 from pipeline.registry import nearest
+from server.capture.settings import CaptureSettings
 from server.config_values import KeyPath, shown
 from server.settings import (
     EventSettings,
@@ -34,6 +35,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "replay": ReplaySettings,
     "events": EventSettings,
     "pipeline": PipelineSettings,
+    "capture": CaptureSettings,
     "log": LogSettings,
 }
 """The class of each section that has fixed keys."""
@@ -51,7 +53,9 @@ _ENABLE_FLAGS: Final[Mapping[str, KeyPath]] = {
     "enable_streaming_tool_dispatch": ("events", "tool_call_dispatch"),
     "enable_streaming_reasoning_dispatch": ("events", "reasoning_dispatch"),
 }
-_LISTS: Final = frozenset({("pipeline", "stages")})
+_LISTS: Final = frozenset(
+    {("pipeline", "stages"), *(("capture", key) for key in ("sinks", "models", "redact", "headers"))}
+)
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 

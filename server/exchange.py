@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import structlog
 
 from pipeline.errors import StreamFailure
 from pipeline.observer import Observer
+from server.capture.capture import Capture
+from server.capture.record import CapturedDispatch, CaptureRecord
 from server.errors import UpstreamError
+from server.upstreams.base import Headers
 
 if TYPE_CHECKING:
     from server.metrics import Metrics
@@ -23,6 +27,14 @@ __all__ = ["Exchange"]
 _log = structlog.get_logger("callahead")
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
 _PROBES: Final = frozenset({"live", "health", "metrics"})
+
+
+@attrs.define(eq=False)
+class _Dispatch:
+    choice_index: int
+    call_index: int
+    at: float
+    lead: float | None = None
 
 
 class Exchange(Observer):
@@ -49,13 +61,16 @@ class Exchange(Observer):
         self.model: str | None = None
         self.client_left = False
         self.chunks = 0
-        self.dispatched = 0
         self.refusals: dict[str, int] = {}
         self._started = time.perf_counter()
         self._first_chunk: float | None = None
         self._last_chunk: float | None = None
-        self._dispatch_times: dict[int, list[float]] = {}
-        self._leads: list[float] = []
+        self._dispatches: list[_Dispatch] = []
+        self._capture: Capture | None = None
+        self._captured: tuple[Mapping[str, Any] | None, str | None] | None = None
+        self._request: bytes = b""
+        self._headers: Headers = []
+        self._arrived = time.time()
         self._failure: StreamFailure | None = None
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._closed = False
@@ -112,17 +127,17 @@ class Exchange(Observer):
         self.chunks += count
         metrics.chunks.inc(count)
 
-    def call_dispatched(self, choice_index: int, call_index: int) -> None:  # noqa: ARG002 - the observer's signature
-        """Count a dispatch and start its lead."""
-        self.dispatched += 1
-        self._dispatch_times.setdefault(choice_index, []).append(time.perf_counter())
+    def call_dispatched(self, choice_index: int, call_index: int) -> None:
+        """Note a dispatch; its lead is measured at the finish of its choice."""
+        self._dispatches.append(_Dispatch(choice_index, call_index, time.perf_counter() - self._started))
 
     def choice_finished(self, choice_index: int, finish_reason: str) -> None:  # noqa: ARG002 - see above
         """Measure the lead of the choice's dispatches."""
-        now = time.perf_counter()
-        for then in self._dispatch_times.pop(choice_index, ()):
-            self._leads.append(now - then)
-            self.metrics.dispatch_lead.observe(now - then)
+        now = time.perf_counter() - self._started
+        for dispatch in self._dispatches:
+            if dispatch.choice_index == choice_index and dispatch.lead is None:
+                dispatch.lead = now - dispatch.at
+                self.metrics.dispatch_lead.observe(dispatch.lead)
 
     def event_sent(self, name: str) -> None:
         """Count a side event."""
@@ -160,7 +175,46 @@ class Exchange(Observer):
         """Log what a stage found odd."""
         _log.warning(message, request_id=self.request_id, stage=stage)
 
+    def payload_captured(self, response: Mapping[str, Any] | None, drop_reason: str | None) -> None:
+        """Keep the outcome for the record."""
+        self._captured = (response, drop_reason)
+
     # --- the end --------------------------------------------------------------
+
+    def capture(self, capture: Capture, request: bytes, headers: Headers) -> None:
+        """Have the request recorded at its end.
+
+        Args:
+            capture: takes the record.
+            request: the body as the client sent it.
+            headers: the client's.
+        """
+        self._capture = capture
+        self._request = request
+        self._headers = headers
+
+    def _record(self) -> CaptureRecord:
+        failure = self._failure
+        lost = f"aggregation_failed:{failure.code}: {failure.message}" if failure else "response_stream_dropped"
+        if self.outcome == "upstream_status":
+            lost = f"aggregation_failed:upstream_status: {self.status}"
+        response, drop_reason = self._captured or (None, lost)
+        return CaptureRecord(
+            request_id=self.request_id,
+            endpoint=self.endpoint,
+            model=self.model,
+            arrived=self._arrived,
+            request=self._request,
+            response=response,
+            drop_reason=drop_reason,
+            dispatches=[
+                CapturedDispatch(each.choice_index, each.call_index, each.at, each.lead) for each in self._dispatches
+            ],
+            first_chunk=None if self._first_chunk is None else self._first_chunk - self._started,
+            last_chunk=None if self._last_chunk is None else self._last_chunk - self._started,
+            total=time.perf_counter() - self._started,
+            headers=self._headers,
+        )
 
     def _settle(self) -> None:
         if self.outcome is None:
@@ -170,6 +224,8 @@ class Exchange(Observer):
         if not self._is_probe:
             self.metrics.requests_in_flight.dec()
             self.metrics.requests.labels(self.endpoint, self.outcome).inc()
+        if self._capture is not None:
+            self._capture.offer(self._record())
         fields: dict[str, Any] = {
             "request_id": self.request_id,
             "method": self.method,
@@ -186,9 +242,10 @@ class Exchange(Observer):
         if self._first_chunk is not None:
             fields["chunks"] = self.chunks
             fields["first_chunk_seconds"] = round(self._first_chunk - self._started, 4)
-            fields["dispatched"] = self.dispatched
-        if self._leads:
-            fields["lead_seconds"] = round(max(self._leads), 4)
+            fields["dispatched"] = len(self._dispatches)
+        leads = [dispatch.lead for dispatch in self._dispatches if dispatch.lead is not None]
+        if leads:
+            fields["lead_seconds"] = round(max(leads), 4)
         if self.refusals:
             fields["refusals"] = self.refusals
         write = _log.debug if self._is_probe else _log.info

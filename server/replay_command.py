@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import attrs
 import click
 import trio
 import trio.testing
@@ -18,11 +19,13 @@ from pipeline.decode import ItemDecoder
 from pipeline.items import Chunk, Item
 from pipeline.registry import StageRegistry, nearest
 from pipeline.stage import EventStyle, RequestContext, Stage
+from server.capture.reader import is_capture, read_capture
 from server.command_config import config_of_command
 from server.errors import ConfigError
 from server.text_table import aligned
 from server.timeline import Timeline, count
 from server.upstreams.recording import load_recording
+from server.whole_completion import stream_of_completion
 
 __all__ = ["replay"]
 
@@ -56,7 +59,7 @@ def replay(  # noqa: PLR0913 - one for each option
     timeline: bool,
     tokens_per_second: float,
 ) -> None:
-    """Run recorded streams (.sse, .jsonl) through a pipeline and print what a client would receive."""
+    """Run recorded streams (.sse, .jsonl, captures) through a pipeline and print what a client would receive."""
     config = config_of_command(path)
     plan = config.plan(StageRegistry())
     wanted = plan.events if events is None else _names(events, plan.events)
@@ -67,31 +70,59 @@ def replay(  # noqa: PLR0913 - one for each option
     failed = False
     for file in files:
         try:
-            body = load_recording(file).body
+            streams = _streams_of(file, request)
         except ConfigError as error:
             click.echo(str(error), err=True)
             failed = True
             continue
-        report = _Report(file)
-        stages = plan.stages_for(RequestContext(request, wanted, event_style, "replay", report))
-        items = _items(body, config.pipeline.max_frame_bytes)
-        if timeline:
-            trio.run(_play_stepwise, items, stages, report)
-            rows = report.rows(tokens_per_second)
-            title = f"{file}: {count(report.chunks, 'chunk')}{'' if rows else ', no tool calls'}"
-            click.echo("\n".join([title, *aligned(rows), ""]))
-        else:
-            trio.run(_play, items, stages, sys.stdout.buffer.write)
-        failed = failed or report.stage_has_failed
+        for stream in streams:
+            report = _Report(stream.title)
+            stages = plan.stages_for(RequestContext(stream.request, wanted, event_style, "replay", report))
+            items = _items(stream.body, config.pipeline.max_frame_bytes)
+            if timeline:
+                trio.run(_play_stepwise, items, stages, report)
+                rows = report.rows(tokens_per_second)
+                title = f"{stream.title}: {count(report.chunks, 'chunk')}{'' if rows else ', no tool calls'}"
+                click.echo("\n".join([title, *aligned(rows), ""]))
+            else:
+                trio.run(_play, items, stages, sys.stdout.buffer.write)
+            failed = failed or report.stage_has_failed
     context.exit(1 if failed else 0)
+
+
+@attrs.frozen
+class _Stream:
+    """One stream of a file, with the request that it answers."""
+
+    title: str
+    body: bytes
+    request: Mapping[str, Any]
+
+
+def _streams_of(file: Path, request: Mapping[str, Any]) -> list[_Stream]:
+    """A recording is one stream; a capture file is one for each of its records that has a response.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if file.suffix == ".sse" or not is_capture(file):
+        return [_Stream(str(file), load_recording(file).body, request)]
+    streams = []
+    for record in read_capture(file):
+        response, asked = record.get("response"), record.get("request")
+        if isinstance(response, dict) and isinstance(response.get("choices"), list):
+            title = f"{file} {record.get('request_id')}"
+            body = stream_of_completion(response)
+            streams.append(_Stream(title, body, request or (asked if isinstance(asked, dict) else {})))
+    return streams
 
 
 class _Report(Timeline):
     """The timeline of one file; says on stderr what a server would log."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, title: str) -> None:
         super().__init__()
-        self._file = file
+        self._file = title
         self.stage_has_failed = False
 
     def stage_failed(self, stage: str, error: Exception) -> None:

@@ -32,6 +32,8 @@ __all__ = ["listen", "make_gateway", "run_gateway", "run_until_signal", "serve",
 
 _log = structlog.get_logger("callahead")
 
+_LAST_RECORDS = 5.0
+"""Seconds that captured records get to be written once the last request has ended."""
 _LAST_FRAMES = 2.0
 """Seconds that streams get after the drain time to send their error frame."""
 
@@ -124,6 +126,7 @@ async def run_gateway(
             await trio.sleep(drain_timeout)
             gateway.stop_streams()
 
+        await nursery.start(gateway.capture.run)
         try:
             await hypercorn_serve(
                 cast("Framework", gateway),
@@ -133,6 +136,7 @@ async def run_gateway(
             )
         finally:
             await gateway.upstream.aclose()  # safe in a cancelled scope
+        await gateway.capture.flush(trio.current_time() + _LAST_RECORDS)
         nursery.cancel_scope.cancel()
 
 

@@ -49,7 +49,7 @@ class Aggregate:
         self.chunks = 0
         """How many chunks were folded."""
 
-    def feed(self, payload: Payload) -> None:
+    def feed(self, payload: Payload) -> None:  # noqa: C901 - the hot path: a call costs what the work does
         """Fold one chunk."""
         self.chunks += 1
         envelope, choices = self._envelope, self._choices
@@ -63,10 +63,9 @@ class Aggregate:
                         index = choice.get("index")
                         if type(index) is not int:
                             index = choice_key(choice)
-                        known = choices.get(index)
-                        if known is None:
-                            known = choices[index] = ChoiceAggregate()
-                        known.feed(choice)
+                        if index not in choices:
+                            choices[index] = ChoiceAggregate()
+                        choices[index].feed(choice)
             elif type(value) is dict and key != "usage":  # the counts of two chunks do not belong together
                 envelope[key] = merge_last(envelope.get(key), value)
             elif value or not (value is None or key in _IDENTITY):
@@ -80,13 +79,8 @@ class Aggregate:
     def cut(self) -> StreamCut | None:
         """What a clean end without ``[DONE]`` means now: a failure, or none if every choice has finished."""
         completeness = Completeness()
-        completeness.see(
-            {
-                "choices": [
-                    {"index": key, "finish_reason": choice.finish_reason} for key, choice in self._choices.items()
-                ]
-            }
-        )
+        for key, choice in self._choices.items():
+            completeness.see({"choices": [{"index": key, "finish_reason": choice.finish_reason}]})
         return completeness.cut()
 
     def response(self) -> Payload:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
+from pipeline.chunks import usable_index
 from pipeline.items import Payload
 from stages.aggregate_call import CallAggregate
+from stages.aggregate_content import ContentAggregate
 from stages.json_syntax import is_json
 from stages.merge_values import merge_beside, merge_piece, settled
 
@@ -25,7 +26,7 @@ class ChoiceAggregate:
         self.dropped: set[int] = set()
         """Indexes of calls that are to be left out."""
         self._role: str | None = None
-        self._content = _Content()
+        self._content = ContentAggregate()
         self._refusal: Any = None
         self._logprobs: Any = None
         self._calls: dict[tuple[bool, int], CallAggregate] = {}
@@ -34,7 +35,7 @@ class ChoiceAggregate:
         self._others: dict[str, Any] = {}
         self._beside: dict[str, Any] = {}
 
-    def feed(self, choice: Payload) -> None:
+    def feed(self, choice: Payload) -> None:  # noqa: C901 - the hot path: a call costs what the work does
         """Fold what a chunk says of the choice."""
         for key, value in choice.items():
             if value is None or key == "index":
@@ -81,17 +82,16 @@ class ChoiceAggregate:
     def _call_of(self, fragment: Payload) -> CallAggregate:
         """The call that a fragment belongs to.
 
-        Without an index a fragment that names a function is a call of its own, behind those with one; any other
-        goes on with the last call.
+        Without an index a fragment that names a tool is a call of its own, behind those with one; any other goes on
+        with the last call.
         """
-        index = fragment.get("index")
-        is_numbered = type(index) is int and index >= 0
-        if not is_numbered:
-            function = fragment.get("function")
-            if self._last_call is not None and not (isinstance(function, dict) and function.get("name")):
+        index = usable_index(fragment.get("index"))
+        if index is None:
+            if self._last_call is not None and not _names_a_tool(fragment):
                 return self._last_call
-            index = len(self._calls)
-        place = not is_numbered, index
+            place = True, len(self._calls)
+        else:
+            place = False, index
         if place not in self._calls:
             self._calls[place] = CallAggregate()
         return self._calls[place]
@@ -135,47 +135,9 @@ class ChoiceAggregate:
         return calls if options.parallel_tool_calls else calls[:1]
 
 
-class _Content:
-    """Text and parts in the order in which they came; neighbouring text is one."""
-
-    def __init__(self) -> None:
-        self._runs: list[io.StringIO | Any] = []
-        self._text: io.StringIO | None = None
-        self.has_parts = False
-
-    def add(self, value: Any) -> None:
-        """Add a delta's ``content``: text, or a list of parts of which those of type ``text`` are text too."""
-        if type(value) is str and self._text is not None:
-            self._text.write(value)
-            return
-        if value is None:
-            return
-        for piece in value if isinstance(value, list) else [value]:
-            text = piece
-            if isinstance(piece, dict) and piece.get("type") == "text" and piece.keys() <= {"type", "text"}:
-                text = piece.get("text")
-            if isinstance(text, str):
-                self._add_text(text)
-            else:
-                self.has_parts = True
-                self._text = None
-                self._runs.append(piece)
-
-    def _add_text(self, text: str) -> None:
-        if self._text is None:
-            self._text = io.StringIO()
-            self._runs.append(self._text)
-        self._text.write(text)
-
-    def value(self) -> Any:
-        """A text where there was nothing but text, null where there was none, else a list of parts."""
-        if self.has_parts:
-            return [_part(run) for run in self._runs if not isinstance(run, io.StringIO) or run.getvalue()]
-        return "".join(run.getvalue() for run in self._runs) or None
-
-
-def _part(run: Any) -> Any:
-    return {"type": "text", "text": run.getvalue()} if isinstance(run, io.StringIO) else run
+def _names_a_tool(fragment: Payload) -> bool:
+    kinds = fragment.get("function"), fragment.get("custom")
+    return any(isinstance(kind, dict) and kind.get("name") for kind in kinds)
 
 
 def _is_said(value: Any) -> bool:

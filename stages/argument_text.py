@@ -19,7 +19,9 @@ _INSIDE: Final = re.compile(r'(?:[^"\\]++|\\.)*+\\?"?', re.DOTALL)
 _KEY_OF_A_BRACE: Final = re.compile(r'[ \t\n\r]*+\{[ \t\n\r]*+"[ \t\n\r]*+:')
 _SHORT: Final = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # What is known of the first character that a JSON string decodes to.
-_FIRST: Final = re.compile(r'[ \t\n\r]*+"(?:\\u(?P<code>[0-9A-Fa-f]{4})|(?P<wait>\\(?:u[0-9A-Fa-f]{0,3})?\Z|\Z)|(?P<other>.))', re.DOTALL)
+_FIRST: Final = re.compile(
+    r'[ \t\n\r]*+"(?:\\u(?P<code>[0-9A-Fa-f]{4})|(?P<wait>\\(?:u[0-9A-Fa-f]{0,3})?\Z|\Z)|(?P<other>.))', re.DOTALL
+)
 
 
 class ArgumentText:

@@ -27,5 +27,5 @@ def _functions(request: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
     for tool in tools if isinstance(tools, list) else ():
         function = tool.get("function") if isinstance(tool, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
-        if name and isinstance(name, str):
+        if isinstance(function, dict) and name and isinstance(name, str):
             yield name, function

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import attrs
+
 from pipeline.chunks import parse_json
 from pipeline.observer import Observer
 from pipeline.sse import MAX_FRAME_BYTES
@@ -14,12 +16,54 @@ __all__ = ["EventSplitter"]
 
 # Atomic groups: a lone CRLF must not be read as CR and LF, two line ends.
 _LINE_END: Final = rb"(?>\r\n|\n|\r)"
-# The end of an event, or a data line behind another line. An empty data line adds only a blank to the JSON before it.
-_BOUNDARY: Final = re.compile(_LINE_END + rb"(?:(?P<blank>" + _LINE_END + rb")|data:[ \t]*+(?P<value>[^ \t\r\n]))")
-# What may become a boundary once more bytes have come.
-_UNDECIDED: Final = re.compile(rb"(?:\r\n|\n|\r)(?:d|da|dat|data(?::[ \t]*+)?)?\Z")
 _LINE: Final = re.compile(rb"([^\r\n]*+)(" + _LINE_END + rb")")
+# The end of an event, or a data line behind another line; one without a value only adds a blank to the JSON so far.
+_BOUNDARY: Final = re.compile(_LINE_END + rb"(?:(?P<blank>" + _LINE_END + rb")|data:[ \t]*+(?P<value>[^ \t\r\n]))")
+# What a boundary is without its last bytes, behind its line end.
+_BEGINNING: Final = re.compile(rb"(?:d(?:a(?:t(?:a(?::[ \t]*+)?)?)?)?)?")
 _GLUED: Final = re.compile(rb"[^\n]\ndata:")
+
+
+@attrs.define(eq=False)
+class _Event:
+    """What is known of the lines of one event; positions are those in the splitter's buffer."""
+
+    start: int = 0
+    read: int = 0
+    """Up to where its lines have been read."""
+    data_end: int = 0
+    """Where the last data line that was read ended, line end included."""
+    line_end: bytes = b""
+    is_ordinary: bool = True
+    """Whether it has no name, or the name ``message``."""
+    values: list[bytes] = attrs.field(factory=list)
+    scanner: TextScanner = attrs.field(factory=TextScanner)
+
+    def read_lines(self, buffer: bytearray, end: int) -> None:
+        """Read the lines up to ``end``, where another one begins."""
+        for found in _LINE.finditer(buffer, self.read, end):
+            name, _, value = found[1].partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"event":
+                self.is_ordinary = value in (b"", b"message")
+            elif name == b"data":
+                self.scanner.feed(("\n" if self.values else "") + value.decode("latin-1"))
+                self.values.append(value)
+                self.data_end, self.line_end = found.end(), found[2]
+        self.read = end
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the data so far is a JSON object or ``[DONE]``."""
+        if not self.is_ordinary or self.scanner.state is not TextState.CLOSED:
+            return False
+        data = b"\n".join(self.values)
+        if self.scanner.root == "[":
+            return data.strip() == b"[DONE]"
+        try:
+            return self.scanner.root == "{" and isinstance(parse_json(data), dict)
+        except ValueError:
+            return False
 
 
 class EventSplitter:
@@ -27,91 +71,77 @@ class EventSplitter:
 
     An event ends where its data so far is by itself a JSON object or ``[DONE]`` and another data line begins: it could
     never become JSON. Events with another name than ``message`` are left alone. What comes out is what went in, with
-    blank lines added, in any cut into reads. It keeps the event that is not complete yet.
+    blank lines added, whatever the cut into reads. An event that is not complete is kept.
 
     Args:
         observer: told once that the stream needs the repair.
-        max_event_bytes: an event that is longer is given out as it is.
+        max_event_bytes: an event that is longer is given out as it came.
     """
 
     def __init__(self, observer: Observer, max_event_bytes: int = MAX_FRAME_BYTES) -> None:
         self._observer = observer
         self._limit = max_event_bytes
         self._has_split = False
-        self._begin(b"")
+        self._buffer = bytearray()
+        self._event = _Event()
+        self._searched = 0
 
     def feed(self, data: bytes) -> bytes:
-        """The events that ``data`` completes; the rest of it is kept."""
-        if not self._event and b"\r" not in data and data.endswith(b"\n\n") and not _GLUED.search(data):
-            return data
-        self._event += data
-        out = bytearray()
-        while found := _BOUNDARY.search(self._event, self._searched):
-            if found["blank"] is None:
-                self._meet_data_line(found.start("value"), out)
+        """The events that ``data`` completes."""
+        if not self._buffer and data.endswith(b"\n\n") and b"\r" not in data and not _GLUED.search(data):
+            return data  # nearly every read of nearly every server
+        buffer, out = self._buffer, bytearray()
+        buffer += data
+        while found := _BOUNDARY.search(buffer, self._searched):
+            if found["blank"] is not None:
+                out += buffer[self._event.start : found.end()]
+                self._begin(found.end())
             else:
-                out += self._event[: found.end()]
-                self._begin(self._event[found.end() :])
-        undecided = _undecided_from(self._event)
-        self._searched = max(self._searched, len(self._event) if undecided is None else undecided)
-        if len(self._event) > self._limit:
-            out += self._event
-            self._begin(b"")
+                self._searched = found.start("value")
+                self._meet_data_line(found.start("value"), out)
+        self._searched = self._undecided_from()
+        if len(buffer) - self._event.start > self._limit:
+            out += buffer[self._event.start :]
+            self._begin(len(buffer))
+        self._forget()
         return bytes(out)
 
     def close(self) -> bytes:
-        """What follows the last event."""
-        rest = bytes(self._event)
-        self._begin(b"")
+        """What follows the last event that was complete."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
         return rest
 
-    def _begin(self, event: bytes) -> None:
-        self._event = bytearray(event)
-        self._searched = 0
-        self._read = 0
-        """Up to where the lines of the event have been read."""
-        self._is_ordinary = True
-        self._values: list[bytes] = []
-        self._scanner = TextScanner()
-        self._data_end = 0
-        """Where the last data line that was read ended, its line end included."""
-        self._line_end = b""
+    def _begin(self, start: int) -> None:
+        self._event = _Event(start, start)
+        self._searched = start
 
     def _meet_data_line(self, value: int, out: bytearray) -> None:
-        """A data line begins: read all lines before it, and end the event in front of it if it must."""
-        event = self._event
-        begin = max(event.rfind(b"\n", 0, value), event.rfind(b"\r", 0, value)) + 1
-        for line in _LINE.finditer(event, self._read, begin):
-            self._read_line(line[1], line[2], line.end())
-        self._read = begin
-        self._searched = value
-        if self._is_ordinary and self._is_whole():
-            if not self._has_split:
-                self._has_split = True
-                self._observer.call_repaired("glued_events", None, None, "split-glued-events")
-            out += event[: self._data_end] + self._line_end
-            self._begin(event[self._data_end :])
+        """Another data line begins: end the event in front of it if it is whole."""
+        buffer, event = self._buffer, self._event
+        begin = max(buffer.rfind(b"\n", 0, value), buffer.rfind(b"\r", 0, value)) + 1
+        event.read_lines(buffer, begin)
+        if not event.is_whole:
+            return
+        if not self._has_split:
+            self._has_split = True
+            self._observer.call_repaired("glued_events", None, None, "split-glued-events")
+        out += buffer[event.start : event.data_end] + event.line_end
+        self._begin(event.data_end)
 
-    def _read_line(self, line: bytes, line_end: bytes, end: int) -> None:
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"event":
-            self._is_ordinary = value in (b"", b"message")
-        elif name == b"data":
-            self._scanner.feed(("\n" if self._values else "") + value.decode("latin-1"))
-            self._values.append(value)
-            self._data_end, self._line_end = end, line_end
+    def _undecided_from(self) -> int:
+        """Where to search on: at the last line end, if with more bytes it can still be a boundary."""
+        buffer = self._buffer
+        last = max(buffer.rfind(b"\n", self._searched), buffer.rfind(b"\r", self._searched))
+        if last < 0 or not _BEGINNING.fullmatch(buffer, last + 1):
+            return len(buffer)
+        return last - 1 if last and buffer[last - 1 : last + 1] == b"\r\n" else last
 
-    def _is_whole(self) -> bool:
-        if self._scanner.state is TextState.CLOSED and self._scanner.root == "{":
-            try:
-                return isinstance(parse_json(b"\n".join(self._values)), dict)
-            except ValueError:
-                return False
-        return b"\n".join(self._values).strip() == b"[DONE]" if len(self._values) == 1 else False
-
-
-def _undecided_from(event: bytearray) -> int | None:
-    """Where a line end stands that may yet turn out to be a boundary, or none."""
-    tail = event[max(event.rfind(b"\n"), event.rfind(b"\r"), 0) - 1 if len(event) > 1 else 0 :]
-    raise NotImplementedError(tail)
+    def _forget(self) -> None:
+        """Let go of the bytes that were given out."""
+        event, start = self._event, self._event.start
+        del self._buffer[:start]
+        self._searched -= start
+        event.start = 0
+        event.read -= start
+        event.data_end -= start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pipeline.chunks import delta_of, replace_delta
 from pipeline.items import Chunk, Payload
@@ -10,7 +11,7 @@ from stages.call_entry import entry_text, with_arguments
 
 __all__ = ["made_up_chunk", "with_entries"]
 
-_ENVELOPE = ("id", "object", "created", "model")
+_ENVELOPE: Final = ("id", "object", "created", "model")
 
 
 def with_entries(choice: Payload, entries: Sequence[Payload]) -> Payload:
@@ -50,6 +51,6 @@ def made_up_chunk(last: Payload, index: int, entries: Sequence[Payload]) -> Chun
         index: the choice's.
         entries: what was kept back of it, in ascending index.
     """
-    envelope = {key: last[key] for key in _ENVELOPE if key in last}
+    envelope: Payload = {key: last[key] for key in _ENVELOPE if key in last}
     choice = with_entries({"index": index, "delta": {}, "finish_reason": None}, entries)
     return Chunk({**envelope, "choices": [choice]}, None)

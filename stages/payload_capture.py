@@ -49,11 +49,7 @@ class PayloadCapture(Stage):
 
     def close(self) -> Iterable[Item]:
         """Settle at the end of the stream."""
-        cut = self._aggregate.cut() if self._aggregate.chunks else None
-        if cut is None:
-            self._settle_end()
-        else:
-            self._settle_failure(cut)
+        self._see(None)
         return ()
 
     async def run(
@@ -84,32 +80,45 @@ class PayloadCapture(Stage):
         finally:
             self._settle(None, "response_stream_dropped")
 
-    def _see(self, items: Iterable[Item]) -> None:
-        """Fold items. A bug here is the record's, not the client's."""
+    def _see(self, items: Iterable[Item] | None) -> None:
+        """Fold items; none is the end of the source. A bug here is the record's, not the client's."""
         if self._is_settled:
             return
         try:
-            for item in items:
-                if type(item) is Chunk:
-                    if reports_error(item.payload):
-                        self._settle_failure(reported_failure(error_of(item.payload), item.raw or b""))
-                        return
-                    self._aggregate.feed(item.payload)
-                    if item.evidence:
-                        self._weigh(item.evidence)
-                elif isinstance(item, StreamError):
-                    self._settle_failure(item.failure)
-                    return
-                elif isinstance(item, End):
-                    self._settle_end()
-                    return
+            if items is None:
+                self._settle_close()
+            else:
+                self._fold(items)
         except Exception as error:  # noqa: BLE001 - the reason says what it was
             self._settle(None, f"aggregation_failed:{type(error).__name__}: {error}")
+
+    def _fold(self, items: Iterable[Item]) -> None:
+        for item in items:
+            if type(item) is Chunk:
+                if reports_error(item.payload):
+                    self._settle_failure(reported_failure(error_of(item.payload), item.raw or b""))
+                    return
+                self._aggregate.feed(item.payload)
+                if item.evidence:
+                    self._weigh(item.evidence)
+            elif isinstance(item, StreamError):
+                self._settle_failure(item.failure)
+                return
+            elif isinstance(item, End):
+                self._settle_end()
+                return
 
     def _weigh(self, evidence: Iterable[Evidence]) -> None:
         for each in evidence:
             call = each.choice_index, each.call_index
             self._unconfirmed.discard(call) if each.complete else self._unconfirmed.add(call)
+
+    def _settle_close(self) -> None:
+        cut = self._aggregate.cut() if self._aggregate.chunks else None
+        if cut is None:
+            self._settle_end()
+        else:
+            self._settle_failure(cut)
 
     def _settle_end(self) -> None:
         reason = None if self._aggregate.chunks else "empty_response_stream"

@@ -43,8 +43,8 @@ class _ChoiceReasoning(ChoiceRepair):
 class ReasoningFields(RepairStage):
     """Writes reasoning text under both its names, reasoning and reasoning_content, or under the one that is asked for.
 
-    Servers differ, and clients read one of them (https://github.com/BerriAI/litellm/pull/22573). A delta that has both is
-    left alone, and so are ``reasoning_details`` and thinking inside the content.
+    Servers differ, and clients read one of them (https://github.com/BerriAI/litellm/pull/22573). A delta that has both
+    is left alone, and so are ``reasoning_details`` and thinking inside the content.
 
     Emits: nothing of its own.
 

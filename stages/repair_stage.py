@@ -1,4 +1,4 @@
-"""What the repair stages share (spec, repairs, 2): one state a choice, edits that leave the rest alone, one report a call.
+"""What the repair stages share (spec, repairs, 2): a state for each choice, edits that leave the rest alone, reports.
 
 A subclass names its ``ChoiceRepair``; the rules are there. ``RepairStage`` runs it over the choices of each chunk.
 """
@@ -13,6 +13,7 @@ import attrs
 from pipeline.chunks import (
     MAX_CHOICES,
     delta_of,
+    encode_json,
     exact_payload,
     finish_reason_of,
     replace_choices,
@@ -99,16 +100,20 @@ class CallRepair(ChoiceRepair):
 
     def repair(self, choice: Payload) -> Payload:
         """The choice with its entries repaired, then with what its finish lets go."""
-        delta = delta_of(choice)
+        delta, repaired = delta_of(choice), choice
         entries = delta.get("tool_calls") if delta else None
         if delta and isinstance(entries, list) and entries:
-            repaired = [self.repair_entry(entry) if isinstance(entry, dict) else entry for entry in entries]
-            if any(new is not old for new, old in zip(repaired, entries, strict=True)):
-                kept = [new for new, old in zip(repaired, entries, strict=True) if new is not None or old is None]
-                without_calls = without(delta, "tool_calls")
-                choice = replace_delta(choice, {**delta, "tool_calls": kept} if kept else without_calls)
+            pairs = [(self.repair_entry(entry) if isinstance(entry, dict) else entry, entry) for entry in entries]
+            if any(new is not old for new, old in pairs):
+                kept = [new for new, old in pairs if new is not None or old is None]
+                calls_gone = without(delta, "tool_calls")
+                repaired = replace_delta(choice, {**delta, "tool_calls": kept} if kept else calls_gone)
         reason = finish_reason_of(choice)
-        return choice if reason is None else with_entries(choice, self.finish(reason))
+        if reason is not None:
+            repaired = with_entries(repaired, self.finish(reason))
+            if repaired is not choice and encode_json(repaired) == encode_json(choice):
+                return choice  # what was kept back went out again at once
+        return repaired
 
     def repair_entry(self, entry: Payload) -> Payload | None:
         """The entry, the same object where it needs no repair; none where it is taken out."""

@@ -61,13 +61,15 @@ class _ChoiceArguments(CallRepair):
             call.name = call.name or entry_name(entry)
             if call.is_left_alone:
                 return entry
-        text = compact(given) if self.options.stringify and isinstance(given, (dict, list)) else given
-        if not isinstance(text, str):
-            if text is not None and call is not None:
-                call.is_left_alone = True
-            return entry
-        if text is not given:
+        if isinstance(given, str):
+            text = given
+        elif self.options.stringify and isinstance(given, (dict, list)):
+            text = compact(given)
             self.report(index, "stringify-arguments")
+        else:
+            if call is not None:
+                call.is_left_alone = given is not None
+            return entry
         if call is not None:
             text = self._repaired(index, call, text)
         return entry if text == given else with_arguments(entry, text)
@@ -116,11 +118,12 @@ class _ChoiceArguments(CallRepair):
 
 
 class ToolCallArguments(RepairStage):
-    """Makes the arguments of each call JSON text: objects, no text at all, text sent again, encoded twice, raw controls.
+    """Makes arguments JSON text where they are an object, absent, sent again, encoded twice, or hold raw controls.
 
-    Seen at TGI (https://github.com/huggingface/text-generation-inference/issues/2136), llama.cpp and LiteLLM; Databricks,
-    vLLM (https://github.com/vllm-project/vllm/issues/28806); vLLM (https://github.com/vllm-project/vllm/issues/51697,
-    https://github.com/vllm-project/vllm/pull/54964); https://github.com/earendil-works/pi/issues/2981.
+    Objects: TGI (https://github.com/huggingface/text-generation-inference/issues/2136). Absent: Databricks, vLLM
+    (https://github.com/vllm-project/vllm/issues/28806). Sent again: https://github.com/vllm-project/vllm/issues/51697.
+    Encoded twice: https://github.com/vllm-project/vllm/pull/54964. Raw control characters:
+    https://github.com/earendil-works/pi/issues/2981.
 
     Emits: chunks, edited where a repair applies. A string that may hold the arguments is kept back until it ends; the
     rest of its frames goes on.

@@ -65,13 +65,7 @@ class _ChoiceIds(CallRepair):
         """The entry with an id that is right; or the call begins to be held."""
         given, options = entry_id(entry), self.options
         if call.id:
-            if given in ("", call.id):
-                return entry
-            if not call.is_made_up:
-                if call.is_done or not options.changed:
-                    return entry
-                self.report(index, "pin-first-id")
-            return without(entry, "id")
+            return self._with_first_id(index, call, entry)
         if not given:
             return self._with_new_id(index, call, entry) if entry_name(entry) and options.missing else entry
         owner = self._owners.setdefault(given, call)
@@ -82,6 +76,16 @@ class _ChoiceIds(CallRepair):
             call.hold(owner)
             return entry
         return self._with_new_id(index, call, entry, "unique-ids") if options.shared else entry
+
+    def _with_first_id(self, index: int, call: IdentifiedCall, entry: Payload) -> Payload:
+        """The entry of a call that has its id; some clients join ids as they join text, so another one goes."""
+        if entry_id(entry) in ("", call.id):
+            return entry
+        if not call.is_made_up:
+            if call.is_done or not self.options.changed:
+                return entry
+            self.report(index, "pin-first-id")
+        return without(entry, "id")
 
     def _with_new_id(
         self, index: int, call: IdentifiedCall, entry: Payload, repair: str = "synthesize-missing-id"
@@ -106,7 +110,7 @@ class _ChoiceIds(CallRepair):
         self.report(index, "drop-duplicate-calls")
 
     def _let_go(self, index: int, call: IdentifiedCall) -> Payload:
-        entry = {"index": index, **call.take_held()}
+        entry = call.take_held()
         return self._with_new_id(index, call, entry, "unique-ids") if self.options.shared else entry
 
     def finish(self, reason: str) -> list[Payload]:
@@ -128,10 +132,10 @@ class _ChoiceIds(CallRepair):
 
 
 class ToolCallId(RepairStage):
-    """Gives each tool call one id of its own where it has none, a changing one or another call's; drops repeated calls.
+    """Gives each tool call one id of its own where it has none, a changing one or another call's; drops repeats.
 
-    None: vLLM with a named tool (https://github.com/vllm-project/vllm/issues/18412), LM Studio, llama.cpp, Gemini. Another
-    one on each chunk: https://github.com/vllm-project/vllm/pull/23522. One for several calls:
+    None: vLLM with a named tool (https://github.com/vllm-project/vllm/issues/18412), LM Studio, llama.cpp, Gemini.
+    Another one on each chunk: https://github.com/vllm-project/vllm/pull/23522. One for several calls:
     https://github.com/HKUDS/nanobot/pull/3943. A call again: https://github.com/RooCodeInc/Roo-Code/pull/10760.
 
     Emits: chunks, edited where a repair applies. A call that opens with the id of a complete one is kept back until its

@@ -60,8 +60,9 @@ def _cut(call: _Call, text: str) -> str:
 class TrimToolCallArguments(RepairStage):
     """Cuts what follows the complete arguments of a call: a brace too many, a stray token, prose.
 
-    Seen at https://github.com/pydantic/pydantic-ai/pull/5763 and https://github.com/nearai/ironclaw/pull/5951. Left alone
-    are: another JSON value behind the first, which is a lost call and no trailing text; what follows ``{}``; scalars.
+    Seen at https://github.com/pydantic/pydantic-ai/pull/5763 and https://github.com/nearai/ironclaw/pull/5951. Left
+    alone are: another JSON value behind the first, which is a lost call and no trailing text; what follows ``{}``;
+    scalars.
 
     Emits: nothing of its own.
 

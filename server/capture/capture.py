@@ -9,7 +9,8 @@ import structlog
 import trio
 from prometheus_client import CollectorRegistry
 
-from server.capture.metrics import CaptureMetrics, Loss
+from server.capture.loss import Loss
+from server.capture.metrics import CaptureMetrics
 from server.capture.plan import CapturePlan, PlannedSink
 from server.capture.queue import BoundedQueue
 from server.capture.record import CaptureRecord, RecordEncoder

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Self
 
 import attrs
 
-from server.capture.metrics import Loss
+from server.capture.loss import Loss
 
 __all__ = ["NoSinkOptions", "Sink", "SinkError"]
 

@@ -8,7 +8,8 @@ from typing import Final
 import structlog
 import trio
 
-from server.capture.metrics import CaptureMetrics, Loss
+from server.capture.loss import Loss
+from server.capture.metrics import CaptureMetrics
 from server.capture.queue import BoundedQueue
 from server.capture.sink import Sink, SinkError
 

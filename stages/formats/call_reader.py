@@ -7,15 +7,17 @@ the call is certain, or impossible: then the marker was text, and what stands be
 from __future__ import annotations
 
 import abc
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
-from stages.formats.cursor import BLANK, MAX_HELD, Cursor, Ended, Impossible, Steps, finish
+from stages.formats.cursor import BLANK, Cursor, Ended, Impossible, Steps, finish
 from stages.formats.markers import Markers, markers_of
 from stages.formats.output import Call, Output
+from stages.formats.quotation import Line
 from stages.formats.tools import Tools
 
 __all__ = ["MAX_NAME", "Body", "CallMarkup", "CallReader"]
@@ -24,8 +26,7 @@ MAX_NAME: Final = 256
 """The longest name of a function."""
 
 _NAME: Final = re.compile(r"[^\s\"'`()\[\]{}<>,;=]*+")
-_NO_MARKER: Final = ""
-"""Stands for the start marker of a bare body."""
+_BLANKS: Final = re.compile(rf"[{BLANK}]*+")
 
 
 class Body(abc.ABC):
@@ -34,7 +35,7 @@ class Body(abc.ABC):
     starts: tuple[str, ...] = ()
     """The markers that it stands behind; none for a body that is only bare."""
     inner_starts: tuple[str, ...] = ()
-    """Markers that it stands behind as well, until the end of the block in which a call has begun."""
+    """Markers that it stands behind as well, once a call has begun and until the end of its block."""
     markers: tuple[str, ...] = ()
     """Its other markers. Outside of strings none can be part of a call's arguments."""
 
@@ -47,8 +48,8 @@ class Body(abc.ABC):
             start: the marker, or the empty text.
 
         Raises:
-            Impossible: it is no call; or it is broken off, and what stands at the mark, or at the cursor if there
-                is none, is text.
+            Impossible: it is no call; or a call is broken off, and what stands at the mark, or at the cursor if
+                there is no mark, is text.
             Ended: the text has ended before the body did.
         """
 
@@ -61,10 +62,24 @@ class CallMarkup:
     """What may stand behind a start marker."""
     ends: tuple[str, ...] = ()
     """The end markers that each call owes once (3.6)."""
-    block_end: str | None = None
-    """The one after which inner start markers do not count any more."""
-    bare: Mapping[str, Body] = attrs.field(factory=dict)
-    bare_at_lines: bool = False
+    block_end: str = ""
+    """The one of them behind which inner start markers count no more."""
+
+    @functools.cached_property
+    def starts(self) -> Mapping[str, Body]:
+        """The body behind each start marker."""
+        return {start: body for body in self.bodies for start in body.starts}
+
+    @functools.cached_property
+    def inner_starts(self) -> Mapping[str, Body]:
+        """The body behind each start marker that counts within a block."""
+        return {start: body for body in self.bodies for start in body.inner_starts}
+
+    @functools.cached_property
+    def stops(self) -> Markers:
+        """All markers: outside of strings none can be part of a call's arguments."""
+        others = (marker for body in self.bodies for marker in body.markers)
+        return markers_of(tuple(dict.fromkeys((*self.starts, *self.inner_starts, *others, *self.ends))))
 
 
 class CallReader:
@@ -75,10 +90,245 @@ class CallReader:
         tools: the request's.
         output: takes text and calls.
         key: the key of the delta that the text belongs to.
-        is_thought: whether the text is reasoning. There only calls of declared tools count, and none stands bare (7.7).
+        bare: for an opening character the bodies that may stand without a marker, at the start of the text.
+        line_starts: the characters among these that count at the start of each line.
+        is_thought: whether the text is reasoning; calls of other tools than the declared ones do not count there (7.7).
     """
 
-    def __init__(self, markup: CallMarkup, tools: Tools, output: Output, key: str, *, is_thought: bool = False) -> None:
+    def __init__(  # noqa: PLR0913 - what a text is read by has that many parts
+        self,
+        markup: CallMarkup,
+        tools: Tools,
+        output: Output,
+        key: str,
+        *,
+        bare: Mapping[str, tuple[Body, ...]] | None = None,
+        line_starts: str = "",
+        is_thought: bool = False,
+    ) -> None:
         self.cursor = Cursor()
+        """What bodies read from."""
         self.tools = tools
-        self.reason: str | None = None
+        """The request's."""
+        self.stops = markup.stops
+        """The markers that cannot be part of a call's arguments."""
+        self.may_close = False
+        """Whether the text has ended as one that the model finished: what it left out at the end may be taken as
+        said."""
+        self._markup = markup
+        self._output = output
+        self._key = key
+        self._bare = bare or {}
+        self._line_starts = line_starts
+        self._is_thought = is_thought
+        self._is_announced = False
+        self._line = Line()
+        self._owed: set[str] = set()
+        self._opened = 0
+        self._is_begun = False
+        self._holds_blanks = not is_thought
+        self._blanks = ""
+        self._plain: Markers | None = None
+        self._steps = self._read()
+        next(self._steps)
+
+    def passes(self, text: str) -> bool:
+        """Whether the text goes out as it is. It counts as read then."""
+        if self._plain is None or self._plain.concern(text):
+            return False
+        self._line.add(text)
+        return True
+
+    def feed(self, text: str) -> None:
+        """Read more text."""
+        self.cursor.push(text)
+        next(self._steps)
+
+    def finish(self, reason: str | None) -> None:
+        """Read what is held as the end of the text.
+
+        Args:
+            reason: the choice's finish reason; none if it was broken off.
+        """
+        self.may_close = reason in ("stop", "tool_calls")
+        finish(self._steps, self.cursor)
+
+    # --- for bodies ---------------------------------------------------------------------------------------------
+
+    def read_name(self) -> Steps[str]:
+        """Take the name of a function, up to a character that no name has.
+
+        Raises:
+            Impossible: it is too long, or no tool is called so where one must be.
+        """
+        return (yield from self.cursor.run(_NAME, self.may_become_name))
+
+    def read_header(self) -> Steps[str]:
+        """Take characters that names are made of, up to another one.
+
+        Raises:
+            Impossible: there are too many.
+        """
+        return (yield from self.cursor.run(_NAME, lambda header: len(header) <= MAX_NAME))
+
+    def may_become_name(self, beginning: str) -> bool:
+        """Whether a name that counts here may begin like this."""
+        if len(beginning) > MAX_NAME or not _NAME.fullmatch(beginning):
+            return False
+        return self._is_announced or self.tools.declares_any(beginning)
+
+    def check_name(self, name: str) -> None:
+        """Make sure that a name counts here.
+
+        Raises:
+            Impossible: it is none, or no tool is called so where one must be.
+        """
+        if not name or not self.may_become_name(name) or not (self._is_announced or self.tools.declares(name)):
+            raise Impossible
+
+    def open_call(self, name: str, own_id: str | None = None) -> Call:
+        """Begin a call: it is certain, and what was held is its markup.
+
+        Args:
+            name: the function's.
+            own_id: the id that the model wrote, if it wrote one.
+
+        Raises:
+            Impossible: that is no name, or no tool is called so where one must be.
+        """
+        self.check_name(name)
+        self.cursor.unmark()
+        self._opened += 1
+        self._owed = set(self._markup.ends)
+        self._follow_markup()
+        return self._output.open_call(name, own_id)
+
+    def attempt(self, steps: Steps[None], skipped: int = 0) -> Steps[bool]:
+        """Read what may be a call; whether it was one. If not, the cursor is back at its place.
+
+        Args:
+            steps: the reading. A call in which it fails is left open, and text follows.
+            skipped: the characters to step over first.
+        """
+        self.cursor.mark()
+        self.cursor.at += skipped
+        opened = self._opened
+        try:
+            yield from steps
+        except Impossible:
+            self.cursor.go_back()
+        self.cursor.unmark()
+        return self._opened > opened
+
+    # --- text ---------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Steps[None]:
+        try:
+            while True:
+                yield from self._step()
+        except Ended:
+            self.cursor.go_back()
+            rest = self._blanks + self.cursor.take_rest()
+            if rest.strip(BLANK) or not self._is_begun:
+                self._output.say(self._key, rest)
+
+    def _step(self) -> Steps[None]:
+        """Read text up to a marker, and what follows that; or what there is."""
+        cursor = self.cursor
+        if self._holds_blanks:
+            yield from self._hold_blanks()
+            if not self._is_begun and (yield from self._has_bare_call()):
+                return
+        markers = self._markers()
+        found = markers.find(cursor.text, cursor.at)
+        if found is None:
+            self._release(self._held_from(markers))
+            self._plain = markers if cursor.at == len(cursor.text) else None
+            yield from cursor.more()
+            self._plain = None
+            return
+        place, marker = found
+        if marker in self._owed:
+            self._release(place)
+            cursor.at += len(marker)
+            self._owed.discard(marker)
+            self._follow_markup()
+        elif self._counts(place, marker):
+            self._release(place)
+            yield from self._read_body(marker)
+        else:
+            self._release(place + len(marker))
+
+    def _markers(self) -> Markers:
+        """The markers that count now."""
+        markup = self._markup
+        inner = markup.inner_starts if markup.block_end in self._owed else ()
+        owed = (end for end in markup.ends if end in self._owed)
+        return markers_of((*markup.starts, *inner, *owed), self._line_starts)
+
+    def _counts(self, place: int, marker: str) -> bool:
+        cursor = self.cursor
+        before = cursor.text[cursor.at : place]
+        if marker in self._line_starts:
+            return self._line.last_of(before) == "\n"
+        return not self._line.is_quoted(before)
+
+    def _held_from(self, markers: Markers) -> int:
+        cursor = self.cursor
+        place = markers.held_from(cursor.text, cursor.at)
+        while place < len(cursor.text) and self._line.is_quoted(cursor.text[cursor.at : place]):
+            if any(end.startswith(cursor.text[place:]) for end in self._owed):
+                break
+            place = markers.held_from(cursor.text, place + 1)
+        return place
+
+    def _read_body(self, marker: str) -> Steps[None]:
+        bodies: tuple[Body, ...]
+        if marker in self._line_starts:
+            bodies, start = self._bare[marker], ""
+        else:
+            body = self._markup.starts.get(marker) or self._markup.inner_starts[marker]
+            bodies, start = (body,), marker
+        self._is_announced = bool(start) and not self._is_thought
+        for body in bodies:
+            if (yield from self.attempt(body.read(self, start), len(start))):
+                return
+        self._release(self.cursor.at + len(marker))
+
+    def _has_bare_call(self) -> Steps[bool]:
+        """Read the bare body that the text may begin with."""
+        self._is_announced = False
+        for body in self._bare.get(self.cursor.text[self.cursor.at], ()):
+            if (yield from self.attempt(body.read(self, ""))):
+                return True
+        self._is_begun = True
+        return False
+
+    def _hold_blanks(self) -> Steps[None]:
+        """Keep blanks back until something visible follows (3.1)."""
+        cursor = self.cursor
+        cursor.mark()
+        try:
+            self._blanks += yield from cursor.run(_BLANKS)
+        except Impossible:  # too many
+            cursor.go_back()
+            self._release(len(cursor.text))
+        cursor.unmark()
+
+    def _release(self, end: int) -> None:
+        """Let text go out."""
+        cursor = self.cursor
+        text = cursor.text[cursor.at : end]
+        if text:
+            cursor.at = end
+            self._line.add(text)
+            self._output.say(self._key, self._blanks + text)
+            self._blanks = ""
+            self._is_begun = True
+            self._holds_blanks = False
+
+    def _follow_markup(self) -> None:
+        self._is_begun = True
+        self._holds_blanks = True
+        self._blanks = ""
+        self._line.follow_markup()

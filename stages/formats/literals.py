@@ -12,7 +12,7 @@ from stages.formats.cursor import Cursor, Ended, Impossible, Steps, finish
 from stages.formats.escapes import JSON_ESCAPES, PYTHON_ESCAPES, EscapeRules, escaped, quoted, read_escape
 from stages.formats.markers import markers_of
 
-__all__ = ["GEMMA", "PYTHON", "Dialect", "converted", "transcode", "transcode_string"]
+__all__ = ["GEMMA", "PYTHON", "Dialect", "converted", "read_key", "transcode"]
 
 Emit: TypeAlias = Callable[[str], None]
 
@@ -44,6 +44,10 @@ class Dialect:
     read_word: Callable[[str], str | None]
     """The JSON that such a word stands for, if it is a literal."""
 
+    def may_quote(self, character: str) -> bool:
+        """Whether a string may begin with that character."""
+        return any(quotes.mark[0] == character for quotes in self.quotes)
+
 
 def transcode(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
     """Read one value and write it as compact JSON, as it comes; any depth, without recursion.
@@ -55,7 +59,7 @@ def transcode(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
 
     Raises:
         Impossible: something is no literal. The mark is there; all before it was written.
-        Ended: the value is cut off. It was written as far as it came.
+        Ended: the value is cut off. It was written but for what stands at the mark, or at the cursor if there is none.
     """
     stack: list[str] = []
     while True:
@@ -68,7 +72,9 @@ def transcode(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
             emit("{" if closing == "}" else "[")
             stack.append(closing)
             if not (yield from _is_closed(cursor, emit, stack)):
-                yield from _read_key(cursor, emit, dialect, stack)
+                if closing == "}":
+                    emit(f"{(yield from read_key(cursor, dialect))}:")
+                cursor.unmark()
                 continue
         else:
             yield from _read_scalar(cursor, emit, dialect)
@@ -78,9 +84,9 @@ def transcode(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
                 continue
             yield from cursor.expect(",")
             if not (yield from _is_closed(cursor, emit, stack)):
-                emit(",")
-                cursor.mark()
-                yield from _read_key(cursor, emit, dialect, stack)
+                key = f"{(yield from read_key(cursor, dialect))}:" if stack[-1] == "}" else ""
+                emit(f",{key}")
+                cursor.unmark()
                 break
         else:
             cursor.unmark()
@@ -96,81 +102,76 @@ def _is_closed(cursor: Cursor, emit: Emit, stack: list[str]) -> Steps[bool]:
     return True
 
 
-def _read_key(cursor: Cursor, emit: Emit, dialect: Dialect, stack: list[str]) -> Steps[None]:
-    """Read the key of an object's next member; nothing to do in a list."""
-    if stack[-1] != "}":
-        return
+def read_key(cursor: Cursor, dialect: Dialect) -> Steps[str]:
+    """Read the key of an object's member and the colon behind it; give the key as JSON.
+
+    Raises:
+        Impossible: there is none.
+        Ended: it is cut off.
+    """
     character = yield from cursor.visible()
-    if dialect.bare_key is None or any(quotes.mark[0] == character for quotes in dialect.quotes):
-        yield from transcode_string(cursor, emit, dialect)
+    if dialect.bare_key is None or dialect.may_quote(character):
+        pieces: list[str] = []
+        yield from _read_string(cursor, pieces.append, (yield from _enter_string(cursor, dialect)))
+        key = "".join(pieces)
     else:
-        key = yield from cursor.run(dialect.bare_key)
-        if not key:
+        word = yield from cursor.run(dialect.bare_key)
+        if not word:
             raise Impossible
-        emit(quoted(key))
+        key = quoted(word)
     yield from cursor.skip_blanks()
     yield from cursor.expect(":")
-    emit(":")
+    return key
 
 
 def _read_scalar(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
-    character = yield from cursor.peek()
-    if any(quotes.mark[0] == character for quotes in dialect.quotes):
-        yield from transcode_string(cursor, emit, dialect)
+    if dialect.may_quote((yield from cursor.peek())):
+        quotes = yield from _enter_string(cursor, dialect)
+        cursor.unmark()
+        yield from _read_string(cursor, emit, quotes)
         return
-    try:
-        word = yield from cursor.run(dialect.word)
-    except Ended:
-        cursor.go_back()
-        emit(cursor.take_rest())
-        raise
+    word = yield from cursor.run(dialect.word)
     value = dialect.read_word(word)
     if value is None:
         raise Impossible
     emit(value)
 
 
-def transcode_string(cursor: Cursor, emit: Emit, dialect: Dialect) -> Steps[None]:
-    """Read one string and write it as JSON, as it comes.
-
-    Raises:
-        Impossible: it is none.
-        Ended: it is cut off. It was written as far as it came.
-    """
-    character = yield from cursor.peek()
-    options = [quotes for quotes in dialect.quotes if quotes.mark[0] == character]
-    ahead = character
+def _enter_string(cursor: Cursor, dialect: Dialect) -> Steps[Quotes]:
+    """Step over the mark that begins a string, the longest there can be."""
+    ahead = yield from cursor.peek()
+    options = [quotes for quotes in dialect.quotes if quotes.mark[0] == ahead]
     while not cursor.is_ended and any(quotes.mark != ahead and quotes.mark.startswith(ahead) for quotes in options):
         ahead = yield from cursor.ahead(len(ahead) + 1)
     found = next((quotes for quotes in options if ahead.startswith(quotes.mark)), None)
     if found is None:
         raise Impossible
     cursor.at += len(found.mark)
-    cursor.unmark()
-    emit('"')
-    try:
-        yield from _read_string(cursor, emit, found)
-    except Ended:
-        emit(escaped(cursor.take_rest()))
-        raise
-    emit('"')
+    return found
 
 
 def _read_string(cursor: Cursor, emit: Emit, quotes: Quotes) -> Steps[None]:
+    """Pass on a string as JSON, as it comes, and step over the mark that ends it."""
+    emit('"')
     marks = markers_of((quotes.mark, "\\") if quotes.escapes else (quotes.mark,))
-    while True:
-        found = marks.find(cursor.text, cursor.at)
-        end = marks.held_from(cursor.text, cursor.at) if found is None else found[0]
-        emit(escaped(cursor.text[cursor.at : end]))
-        cursor.at = end
-        if found is None:
-            yield from cursor.more()
-        elif found[1] == quotes.mark:
-            cursor.at += len(quotes.mark)
-            return
-        else:
-            assert quotes.escapes is not None, "else no backslash is looked for"
-            emit(escaped((yield from read_escape(cursor, quotes.escapes))))
+    try:
+        while True:
+            found = marks.find(cursor.text, cursor.at)
+            end = marks.held_from(cursor.text, cursor.at) if found is None else found[0]
+            emit(escaped(cursor.text[cursor.at : end]))
+            cursor.at = end
+            if found is None:
+                yield from cursor.more()
+            elif found[1] == quotes.mark:
+                break
+            else:
+                assert quotes.escapes is not None, "else no backslash is looked for"
+                emit(escaped((yield from read_escape(cursor, quotes.escapes))))
+    except Ended:
+        emit(escaped(cursor.take_rest()))
+        raise
+    cursor.at += len(quotes.mark)
+    emit('"')
 
 
 def converted(text: str, dialect: Dialect) -> str | None:

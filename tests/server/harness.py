@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -19,6 +20,9 @@ from server.config import Config, load_config
 from server.run import listen, run_gateway
 from server.upstreams.base import Upstream
 from server.upstreams.choose import make_upstream
+
+CONFIG_FILE: Path | None = None
+"""A config that tests lay under their settings."""
 
 Step = bytes | trio.Event | Callable[[], Any] | str
 """One step of a script: bytes to send, an event to wait for, a function to call, ``reset``, ``stall`` or ``close``."""
@@ -265,6 +269,7 @@ class RunningGateway:
     gateway: Gateway
     stop: trio.Event
     clients: list[trio.SocketStream] = attrs.field(factory=list)
+    ended: trio.Event = attrs.field(factory=trio.Event)
 
     async def connect(self, receive_buffer: int | None = None) -> trio.SocketStream:
         """A connection to it."""
@@ -325,7 +330,14 @@ def make_config(**sections: dict[str, Any]) -> Config:
         for section, keys in sections.items()
         for key, value in keys.items()
     }
-    return load_config(None, settings, {})
+    return load_config(CONFIG_FILE, settings, {})
+
+
+async def _run(
+    running: RunningGateway, listener: socket.socket, task_status: trio.TaskStatus[list[str]]
+) -> None:
+    await run_gateway(running.gateway, listener, running.stop, task_status)
+    running.ended.set()
 
 
 @asynccontextmanager
@@ -339,7 +351,7 @@ async def running_gateway(
     listener = listen("127.0.0.1", 0, config.server.write_timeout)
     running = RunningGateway(listener.getsockname()[1], gateway, trio.Event())
     async with trio.open_nursery() as nursery:
-        await nursery.start(run_gateway, gateway, listener, running.stop)
+        await nursery.start(_run, running, listener)
         try:
             yield running
         finally:

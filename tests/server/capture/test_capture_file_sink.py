@@ -83,6 +83,16 @@ async def test_lines_as_they_came(folder, compress):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+async def test_short_writes(folder, monkeypatch):
+    """A file system that takes a few bytes at a time gets all of them, once."""
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, bytes(data)[:7]))
+    sink = make_sink(folder)
+    await sink.write(LINES[:3])
+    await sink.aclose()
+    assert lines_in(folder) == LINES[:3]
+
+
 async def test_nothing_written_leaves_no_file(folder):
     """A sink that is made and closed makes no file, and closing twice is no error."""
     sink = make_sink(folder)

@@ -77,6 +77,26 @@ class TestSlowSinks:
             ("capture loses records: the sink is too slow", "slow")
         ]
 
+    async def test_slow_again(self, log):
+        """A sink that has caught up and falls behind once more is logged once more."""
+        gates = trio.open_memory_channel[None](0)
+
+        class Stepwise(Sink):
+            async def write(self, lines) -> None:
+                for _ in lines:
+                    await gates[1].receive()
+
+        async with running({"a": ScriptedOptions()}, sink=Stepwise, queue_records=1) as it:
+            for _ in range(2):
+                for number in range(4):
+                    it.capture.offer(record(number))
+                    await trio.testing.wait_all_tasks_blocked()
+                for _ in range(2):
+                    await gates[0].send(None)
+                await trio.testing.wait_all_tasks_blocked()
+        assert it.lost("queue_full") == 4
+        assert events(log) == ["capture loses records: the sink is too slow"] * 2
+
     async def test_bounded_by_bytes(self):
         """Large records fill the queue by their size."""
         gate = trio.Event()
@@ -279,7 +299,7 @@ async def test_a_sink_that_never_closes(autojump_clock):
         async def write(self, lines) -> None:  # noqa: ARG002 - the sink's signature
             await trio.lowlevel.checkpoint()
 
-        async def aclose(autojump_clock) -> None:
+        async def aclose(self) -> None:
             await trio.sleep_forever()
 
     it = make_capture({"a": ScriptedOptions()}, sink=Endless)

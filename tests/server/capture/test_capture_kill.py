@@ -72,3 +72,58 @@ def test_what_was_reported_written_is_there_once(tmp_path, form, fsync, killer):
     assert len(list(tmp_path.iterdir())) > 2
     if killer == "itself":
         assert len(found) < reported + 5
+
+
+STOPPED = """
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+import trio
+from capture_helpers import make_capture, record
+from server.capture.file_sink import FileSink, FileSinkOptions
+
+released, real_write = threading.Event(), os.write
+
+def write(file, data):
+    released.wait(30)
+    return real_write(file, data)
+
+os.write = write
+structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.stderr))
+
+async def main():
+    it = make_capture({"a": FileSinkOptions(path=Path(sys.argv[1]))}, sink=FileSink, queue_records=100)
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(it.capture.run)
+            for number in range(1000):
+                it.capture.offer(record(number))
+                await trio.lowlevel.checkpoint()
+            print("full", flush=True)
+            await anext(signals)
+            released.set()
+            await it.capture.flush(trio.current_time() + 10)
+    print(int(it.written()), int(it.lost("queue_full")), int(it.lost("shutdown")), flush=True)
+
+trio.run(main)
+"""
+
+
+def test_sigterm_with_a_full_queue(tmp_path):
+    """A process that is told to stop writes all that waits, and what it counts as written is what is there."""
+    path = f"{ROOT}:{Path(__file__).parent}"
+    command = [sys.executable, "-c", STOPPED, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, env={"PYTHONPATH": path}, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"full\n"
+        process.send_signal(signal.SIGTERM)
+        written, refused, left = map(int, process.stdout.readline().split())
+    assert process.returncode == 0
+    found = [each["request_id"] for file in tmp_path.iterdir() for each in read_capture(file)]
+    assert len(found) == len(set(found)) == written
+    assert (written + refused, left) == (1000, 0)
+    assert 100 <= written < 1000

@@ -25,7 +25,10 @@ async def test_bounded_by_bytes():
     assert queue.offer("huge", 5000)
     assert not queue.offer("d", 1)
     assert await queue.take(9, 10) == ["huge"]
-    assert queue.offer("e", 10)
+    assert [queue.offer("e", 6), queue.offer("f", 4)] == [True, True]
+    assert await queue.take(1, 10) == ["e"]
+    assert queue.offer("g", 6)
+    assert not queue.offer("h", 1)
 
 
 async def test_a_batch_has_limits():

@@ -1,0 +1,60 @@
+"""Bare JSON from servers that guide their model to it where a call is required (spec, parsers, 8)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stages.formats.call_reader import Body, CallReader
+from stages.formats.cursor import Cursor, Impossible, Steps
+from stages.formats.json_body import JsonBody
+from stages.formats.json_text import pass_object, read_string, skip_strays
+
+__all__ = ["guided_bodies"]
+
+_CALLS: Final = JsonBody()
+
+
+class _ArgumentObject(Body):
+    """The arguments of the one tool that the request names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def read(self, reader: CallReader, start: str) -> Steps[None]:
+        """Read an object, unless it wraps the arguments in a call of that very tool."""
+        cursor = reader.cursor
+        if (yield from self._is_call(cursor)):
+            raise Impossible
+        cursor.go_back()
+        yield from pass_object(cursor, reader.open_call(self._name), reader.stops)
+        yield from skip_strays(cursor, _CALLS.strays)
+
+    def _is_call(self, cursor: Cursor) -> Steps[bool]:
+        yield from cursor.expect("{")
+        first = yield from cursor.visible()
+        if first not in '"}':
+            raise Impossible
+        try:
+            yield from cursor.expect('"name"')
+            yield from cursor.skip_blanks()
+            yield from cursor.expect(":")
+            yield from cursor.skip_blanks()
+            if (yield from read_string(cursor, self._name.startswith)) != self._name:
+                return False
+            yield from cursor.skip_blanks()
+            yield from cursor.expect(",")
+            yield from cursor.skip_blanks()
+            yield from cursor.expect('"arguments"', '"parameters"')
+        except Impossible:
+            return False
+        return True
+
+
+def guided_bodies(forced: str | None) -> dict[str, tuple[Body, ...]]:
+    """What may stand bare at the start of the text, by its first character.
+
+    Args:
+        forced: the tool that the request names, if it names one.
+    """
+    objects: tuple[Body, ...] = (_CALLS,) if forced is None else (_ArgumentObject(forced), _CALLS)
+    return {"{": objects, "[": (_CALLS,)}

@@ -1,0 +1,13 @@
+"""Payloads folded into a response."""
+
+from __future__ import annotations
+
+from stages.aggregate import Aggregate
+
+
+def fold(payloads, options=None):
+    """The response of some chunks."""
+    aggregate = Aggregate(options)
+    for payload in payloads:
+        aggregate.feed(payload)
+    return aggregate.response()
