@@ -92,7 +92,7 @@ class ToolCallName(Stage):
             self._unsettled.clear()
         elif isinstance(item, Chunk):
             self._look(item.payload)
-        if not self._unsettled and not self._held:
+        if not (self._unsettled or self._held or self._names):
             return (item,)
         self._held.append(item)
         if len(self._held) > self._max_held:

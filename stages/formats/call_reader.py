@@ -17,7 +17,7 @@ import attrs
 from stages.formats.cursor import BLANK, Cursor, Ended, Impossible, Steps, finish
 from stages.formats.markers import Markers, markers_of
 from stages.formats.output import Call, Output
-from stages.formats.quotation import Line
+from stages.formats.quotation import Line, held_from
 from stages.formats.tools import Tools
 
 __all__ = ["MAX_NAME", "Body", "CallMarkup", "CallReader"]
@@ -242,7 +242,10 @@ class CallReader:
         markers = self._markers()
         found = markers.find(cursor.text, cursor.at)
         if found is None:
-            self._release(self._held_from(markers))
+            tail = markers.held_from(cursor.text, cursor.at)
+            if not any(end.startswith(cursor.text[tail:]) for end in self._owed):
+                tail = held_from(markers, self._line, cursor.text, cursor.at)
+            self._release(tail)
             self._plain = markers if cursor.at == len(cursor.text) else None
             yield from cursor.more()
             self._plain = None
@@ -272,15 +275,6 @@ class CallReader:
         if marker in self._line_starts:
             return self._line.last_of(before) == "\n"
         return not self._line.is_quoted(before)
-
-    def _held_from(self, markers: Markers) -> int:
-        cursor = self.cursor
-        place = markers.held_from(cursor.text, cursor.at)
-        while place < len(cursor.text) and self._line.is_quoted(cursor.text[cursor.at : place]):
-            if any(end.startswith(cursor.text[place:]) for end in self._owed):
-                break
-            place = markers.held_from(cursor.text, place + 1)
-        return place
 
     def _read_body(self, marker: str) -> Steps[None]:
         bodies: tuple[Body, ...]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Line"]
+from stages.formats.markers import Markers
+
+__all__ = ["Line", "held_from"]
 
 _TICK = "`"
 
@@ -37,3 +39,18 @@ class Line:
         line = text.rfind("\n") + 1
         ticks = text.count(_TICK, line)
         return ticks % 2 == 1 if line else (ticks + self._has_odd_ticks) % 2 == 1
+
+
+def held_from(markers: Markers, line: Line, text: str, start: int) -> int:
+    """Where the tail of a text begins that may be the beginning of a marker; one in inline code cannot be.
+
+    Args:
+        markers: what is looked for.
+        line: what stands before the text.
+        text: what is looked at.
+        start: where in it.
+    """
+    place = markers.held_from(text, start)
+    while place < len(text) and line.is_quoted(text[start:place]):
+        place = markers.held_from(text, place + 1)
+    return place
