@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 import trio
-from quart import Response, request
+from quart import Response, has_request_context, request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from pipeline.chunks import encode_json
-from pipeline.errors import StageFailed, StreamFailure
+from pipeline.errors import StreamFailure
 from pipeline.plan import Plan
 from server.asgi import EXCHANGE, GatewayConnection
 from server.capture.capture import Capture
 from server.capture.registry import SinkRegistry
 from server.completions import serve_completion
-from server.errors import ClientError, TooManyStreams
+from server.errors import ClientError, InternalError, TooManyStreams
 from server.exchange import Exchange
 from server.metrics import METRICS_CONTENT_TYPE, Metrics
 from server.proxy import serve_proxied
@@ -128,8 +128,6 @@ async def _answer(endpoint: str, serve: Callable[..., Awaitable[Response]]) -> R
     scope: Any = request.scope
     exchange: Exchange = scope[EXCHANGE]
     exchange.enter(endpoint)
-    if request.method in ("GET", "HEAD", "OPTIONS") and "content-length" not in request.headers:
-        exchange.body.abandon()
     try:
         return await serve(exchange, list(scope["headers"]))
     except StreamFailure as failure:
@@ -148,23 +146,25 @@ async def _answer(endpoint: str, serve: Callable[..., Awaitable[Response]]) -> R
 
 def _failed(failure: StreamFailure, exchange: Exchange) -> Response:
     exchange.fail(failure)
+    exchange.body.abandon()
     response = _json(failure.status, failure.body(), exchange)
     if isinstance(failure, TooManyStreams):
         response.headers["retry-after"] = "1"
-    if exchange.body.abandoned and not exchange.body.ended.is_set():
+    if not exchange.body.ended.is_set():
         response.headers["connection"] = "close"
     return response
 
 
 def _internal(error: BaseException, exchange: Exchange) -> Response:
     _log.error("request failed", request_id=exchange.request_id, exc_info=error)
-    failure = StageFailed("server", error)
-    exchange.fail(failure, "internal_error")
-    return _json(500, failure.body(), exchange)
+    return _failed(InternalError(error), exchange)
 
 
 async def _http_error(error: HTTPException) -> Response:
     """404, 405 and what else the router refuses."""
+    if not has_request_context():  # a WebSocket
+        failure = ClientError(404, "not_found", "there is no WebSocket here")
+        return Response(encode_json(failure.body()), status=404, content_type="application/json")
     exchange: Exchange = request.scope[EXCHANGE]  # type: ignore[typeddict-item]
     exchange.body.abandon()
     status = error.code or 500

@@ -7,7 +7,15 @@ from typing import Final
 
 from pipeline.errors import CallaheadError, StreamFailure
 
-__all__ = ["ClientError", "ConfigError", "ShuttingDown", "TooManyStreams", "UpstreamError", "UpstreamErrorKind"]
+__all__ = [
+    "ClientError",
+    "ConfigError",
+    "InternalError",
+    "ShuttingDown",
+    "TooManyStreams",
+    "UpstreamError",
+    "UpstreamErrorKind",
+]
 
 
 class ConfigError(CallaheadError):
@@ -24,6 +32,17 @@ class ClientError(StreamFailure):
         self.status = status
         self.code = code
         self.param = param
+
+
+class InternalError(StreamFailure):
+    """A bug of the gateway: one request's 500, with the traceback in the log."""
+
+    status = 500
+    type = "internal_server_error"
+    code = "internal_error"
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"the gateway failed: {type(error).__name__}")
 
 
 class TooManyStreams(StreamFailure):

@@ -145,6 +145,7 @@ class Exchange(Observer):
 
     def call_refused(self, choice_index: int | None, call_index: int | None, reason: str, repair: str | None) -> None:
         """Count and log a refusal, with the repair that would cure it."""
+        reason = str(reason)  # an enumeration's member would be logged as one
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         self.metrics.dispatch_refusals.labels(reason).inc()
         fields: dict[str, Any] = {"repair": repair} if repair else {}

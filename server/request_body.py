@@ -33,10 +33,10 @@ class RequestBody:
             self.ended.set()
 
     async def receive(self) -> bytes:
-        """The next piece, ``b""`` at the end. Checkpoints."""
+        """The next piece, ``b""`` at the end and once the body is abandoned. Checkpoints."""
         try:
             return await self._receive.receive()
-        except trio.EndOfChannel:
+        except (trio.EndOfChannel, trio.ClosedResourceError):
             return b""
 
     async def read_all(self, limit: int, body_timeout: float, declared: bytes = b"") -> bytes:

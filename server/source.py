@@ -103,6 +103,7 @@ class UpstreamSource:
         self._exchange = exchange
         self._deadlines = deadlines
         self._decoder = ItemDecoder(max_frame_bytes)
+        self._has_news = False
         self._scope = trio.CancelScope()
 
     def stop(self) -> None:
@@ -142,11 +143,14 @@ class UpstreamSource:
                     await send.send(items)
             if self._decoder.ended:
                 return
+            if self._has_news:  # silence begins when there is nothing more to send, however slow the client was
+                self._has_news = False
+                deadlines.last_frame = trio.current_time()
             data = await read_within(response, deadlines)
 
     def _note(self, items: list[Item]) -> None:
         chunks = sum(type(item) is Chunk for item in items)
-        self._deadlines.last_frame = trio.current_time()
+        self._has_news = True
         if chunks:
             self._deadlines.waits_for_first_chunk = False
             self._exchange.chunks_received(chunks)

@@ -39,10 +39,10 @@ def _may_be(pattern: str) -> Callable[[str], bool]:
 
 
 # What may stand behind a token, asked of each beginning of it. A recipient may come before the first token.
-_TO: Final = r"(?:[ \t]++(?:t|to|to=[^\s]*+[ \t]*+)?+)?+"
+_TO: Final = r"(?:t|to|to=\S*[ \t]*)?"
 _MAY_BE_HEADER: Final[Mapping[str, Callable[[str], bool]]] = {
-    "": _may_be(rf"(?:t|to|to=[^\s]*+[ \t]*+)?+"),
-    _START: _may_be(rf"[\w.:-]*+{_TO}"),
+    "": _may_be(_TO),
+    _START: _may_be(rf"[\w.:-]*(?:[ \t]+{_TO})?"),
     _CHANNEL: _may_be(r".*"),
     _CONSTRAIN: _may_be(r".*"),
 }

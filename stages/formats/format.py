@@ -1,17 +1,140 @@
-"""What a format is: names, and the readers that it makes for one choice."""
+"""What a format is: its names, and the readers that it makes for one choice."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import attrs
 
-from stages.formats.call_reader import Body, CallReader
+from stages.formats.call_reader import Body, CallMarkup, CallReader
 from stages.formats.channels import ChannelReader
+from stages.formats.guided import guided_bodies
 from stages.formats.output import Output
-from stages.formats.thought_reader import ThoughtMarkers, ThoughtReader
+from stages.formats.thought_reader import ThoughtMarkup, ThoughtReader
 from stages.formats.tools import Tools
 from stages.made_up_id import IdStyle
 
-__all__ = ["CONTENT", "REASONING", "Channels", "Reader", "ReasoningFormat", "ToolCallFormat"]
+__all__ = ["CallFormat", "Channels", "Format", "MarkedCalls", "MarkedThoughts", "Reader", "ReasoningFormat"]
+
+
+class Reader(Protocol):
+    """Reads one text of one choice, piece by piece."""
+
+    def passes(self, text: str) -> bool:
+        """Whether a piece goes out as it is; it counts as read then. Quick to say no."""
+
+    def feed(self, text: str) -> None:
+        """Read a piece, which is not empty."""
+
+    def finish(self, reason: str | None) -> None:
+        """Read what is held as the end of the text; nothing is fed after that.
+
+        Args:
+            reason: the choice's finish reason; none if it was broken off.
+        """
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Format(abc.ABC):
+    """One way in which models write thoughts or calls."""
+
+    names: tuple[str, ...]
+    """What it is called: its own name first."""
+    hides_tokens: bool = False
+    """Whether its markers are special tokens, which servers leave out of the text unless the request says
+    ``skip_special_tokens: false`` (spec, parsers, 6)."""
+    id_style: IdStyle = "openai"
+    """What the ids of calls look like that the model gives none."""
+
+    @abc.abstractmethod
+    def readers(self, request: Mapping[str, Any], output: Output) -> Mapping[str, Reader]:
+        """Fresh readers for one choice, each for a key of the delta.
+
+        Args:
+            request: the parsed request body.
+            output: takes what they read.
+        """
+
+    def concerns(self, request: Mapping[str, Any]) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether there can be anything to read in the answer to a request."""
+        return True
+
+
+class CallFormat(Format):
+    """A format in which calls are written."""
+
+
+class ReasoningFormat(Format):
+    """A format in which thoughts are written."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class MarkedCalls(CallFormat):
+    """Calls behind markers, or bare where the text begins with one."""
+
+    bodies: tuple[Body, ...] = ()
+    """What may stand behind a start marker."""
+    ends: tuple[str, ...] = ()
+    """The end markers that each call owes once."""
+    block_end: str = ""
+    """The one of them behind which inner start markers count no more."""
+    bare: Mapping[str, Body] = attrs.field(factory=dict)
+    """What may stand bare at the start of the text, by its first character."""
+    is_bare_at_lines: bool = False
+    """Whether it may stand bare at the start of any line."""
+    _markup: CallMarkup = attrs.field(init=False)
+
+    @_markup.default
+    def _make_markup(self) -> CallMarkup:
+        return CallMarkup(self.bodies, self.ends, self.block_end)
+
+    def concerns(self, request: Mapping[str, Any]) -> bool:
+        """Whether the request allows calls."""
+        return Tools(request).are_allowed
+
+    def readers(self, request: Mapping[str, Any], output: Output) -> Mapping[str, Reader]:
+        """Readers for content and for thoughts."""
+        tools = Tools(request)
+        own = {} if tools.is_answer_guided else self.bare
+        bare = guided_bodies(tools.forced) if tools.is_required else {}
+        for first, body in own.items():
+            bare[first] = (*bare.get(first, ()), body)
+        lines = "".join(own) if self.is_bare_at_lines else ""
+        thoughts = (CallReader(self._markup, tools, output, key, is_thought=True) for key in _REASONING_KEYS)
+        return {
+            "content": CallReader(self._markup, tools, output, "content", bare=bare, line_starts=lines),
+            **dict(zip(_REASONING_KEYS, thoughts, strict=True)),
+        }
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class MarkedThoughts(ReasoningFormat):
+    """Thoughts between markers."""
+
+    markup: ThoughtMarkup
+    is_inside: bool = False
+    """Whether the prompt opens the first thought, unless the request switches thinking off."""
+    switch: str = ""
+    """The request's own switch that makes the prompt do so."""
+
+    def readers(self, request: Mapping[str, Any], output: Output) -> Mapping[str, Reader]:
+        """A reader for content."""
+        given = request.get("chat_template_kwargs")
+        switches = given if isinstance(given, dict) else {}
+        is_off = any(switches.get(name) is False for name in ("enable_thinking", "thinking"))
+        is_inside = switches.get(self.switch) is True if self.switch else self.is_inside and not is_off
+        return {"content": ThoughtReader(self.markup, output, is_inside=is_inside)}
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Channels(CallFormat, ReasoningFormat):
+    """Harmony: thoughts, text and calls in one, so that either kind of parser reads all of it."""
+
+    def readers(self, request: Mapping[str, Any], output: Output) -> Mapping[str, Reader]:
+        """A reader for content."""
+        return {"content": ChannelReader(Tools(request), output)}
+
+
+_REASONING_KEYS = ("reasoning_content", "reasoning")

@@ -295,7 +295,9 @@ class RunningGateway:
         """Send a request on a new connection, or on ``stream``, and read the head of the answer."""
         stream = stream or await self.connect()
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", "host: gateway", f"content-length: {len(payload)}"]
+        lines = [f"{method} {path} HTTP/1.1", "host: gateway"]
+        if payload or method not in ("GET", "HEAD", "OPTIONS"):
+            lines.append(f"content-length: {len(payload)}")
         lines += [f"{k}: {v}" for k, v in (headers or {}).items()]
         await stream.send_all("\r\n".join([*lines, "", ""]).encode("latin-1") + payload)
         return await read_head(stream)
@@ -333,9 +335,7 @@ def make_config(**sections: dict[str, Any]) -> Config:
     return load_config(CONFIG_FILE, settings, {})
 
 
-async def _run(
-    running: RunningGateway, listener: socket.socket, task_status: trio.TaskStatus[list[str]]
-) -> None:
+async def _run(running: RunningGateway, listener: socket.socket, task_status: trio.TaskStatus[list[str]]) -> None:
     await run_gateway(running.gateway, listener, running.stop, task_status)
     running.ended.set()
 

@@ -39,7 +39,7 @@ def records_in(folder) -> list[dict]:
 
 async def captured(folder, count: int) -> list[dict]:
     with trio.fail_after(5):
-        while not folder.exists() or len(records_in(folder)) < count:
+        while not folder.exists() or len(records_in(folder)) < count:  # noqa: ASYNC110 - a file, written elsewhere
             await trio.sleep(0.01)
     return records_in(folder)
 
@@ -128,7 +128,10 @@ def test_check_and_replay_know_capture(config_file, tmp_path):
         "request_id": "r9",
         "request": {"messages": []},
         "response": {
-            "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
             "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello"}}],
         },
     }
@@ -138,4 +141,3 @@ def test_check_and_replay_know_capture(config_file, tmp_path):
     assert result.exit_code == 0
     assert '"content":"Hello"' in result.output
     assert result.output.endswith("data: [DONE]\n\n")
-

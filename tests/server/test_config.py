@@ -104,7 +104,10 @@ _FAULTS = [
     ("[upstream]\nidle_timout = 3", 'upstream.idle_timout: is no key of [upstream]; did you mean "idle_timeout"?'),
     ("[log]\nxyz = 3", "log.xyz: is no key of [log]; it has level, format"),
     ("[upstraem]", 'upstraem: is no section of a config; did you mean "upstream"?'),
-    ("port = 3", "port: is no section of a config; there are server, upstream, replay, events, pipeline, capture, log, stages"),
+    (
+        "port = 3",
+        "port: is no section of a config; there are server, upstream, replay, events, pipeline, capture, log, stages",
+    ),
     ("server = 3", "server: is 3; it must be a table, [server]"),
     ("stages = 3", "stages: is 3; it must be a table of tables, [stages.NAME]"),
     ("[stages]\nx = 3", "stages.x: is 3; it must be a table of options"),

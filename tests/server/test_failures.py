@@ -249,3 +249,30 @@ async def test_a_broken_proxied_body_breaks_the_clients_connection():
         assert response.status == 200
         with trio.fail_after(5), pytest.raises((EOFError, trio.BrokenResourceError)):
             await response.read_all()
+
+
+async def test_a_slow_client_is_no_silence_of_the_upstream():
+    """`idle_timeout` counts the upstream's silence only, not the time in which the client takes nothing."""
+    piece = chunk({"content": "x" * 1000}) * 50
+    script = [*[piece] * 40, chunk({}, finish="stop"), DONE]
+    async with gateway_and_upstream(ScriptedUpstream(script), upstream={"idle_timeout": 0.2}) as (gateway, _):
+        stream = await gateway.connect(receive_buffer=4096)
+        response = await gateway.completion(stream=stream)
+        await trio.sleep(0.6)  # the client's own slowness is what is tested
+        with trio.fail_after(10):
+            body = await response.read_all()
+    assert body == b"".join(script)
+
+
+async def test_a_websocket_is_refused_quietly():
+    """An upgrade under /v1 is 404, not a traceback."""
+    async with gateway_and_upstream() as (gateway, _):
+        headers = {
+            "connection": "Upgrade",
+            "upgrade": "websocket",
+            "sec-websocket-version": "13",
+            "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+        }
+        response = await gateway.request("GET", "/v1/realtime", headers=headers)
+        assert response.status == 404
+        assert (await response.json())["error"]["code"] == "not_found"

@@ -126,7 +126,7 @@ async def test_metrics_of_all_workers_are_in_one_scrape_and_sigterm_drains():
             def completions() -> int:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
                     text = answer.read().decode()
-                found = re.search(r'callahead_requests_total\{.*chat_completions.*\} (\d+)', text)
+                found = re.search(r"callahead_requests_total\{.*chat_completions.*\} (\d+)", text)
                 return int(found[1]) if found else 0
 
             counts = set()
