@@ -71,6 +71,8 @@ async def move_bursts(
                 burst = await receive.receive()
             burst = _take_more(burst, receive)
         except trio.EndOfChannel:
+            # A source that is being cancelled closes its channel too: that is no end of the stream.
+            await trio.lowlevel.checkpoint_if_cancelled()
             burst = None
         out, error = outcome(stage, burst)
         if out:

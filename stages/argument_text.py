@@ -16,7 +16,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _ESCAPE_OR_CONTROL: Final = re.compile(r"\\.|[\x00-\x1f]", re.DOTALL)
 _OUTSIDE: Final = re.compile(r'[^"]*+"?')
 _INSIDE: Final = re.compile(r'(?:[^"\\]++|\\.)*+\\?"?', re.DOTALL)
-_KEY_OF_A_BRACE: Final = re.compile(r'[ \t\n\r]*+\{[ \t\n\r]*+"[ \t\n\r]*+:')
+# A string may go on with a brace and end there, as the key of {"{":1}.
+_MAY_CLOSE: Final = re.compile(r'[^"]*+"[ \t\n\r]*+(?:[:,}\]]|\Z)')
 _SHORT: Final = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # What is known of the first character that a JSON string decodes to.
 _FIRST: Final = re.compile(
@@ -59,10 +60,9 @@ class ArgumentText:
 
     def _cannot_follow(self, known: str, piece: str) -> bool:
         """Whether known text and a piece that begins with it cannot be the beginning of one JSON text."""
-        if not self.scanner.in_string:
-            return trimmed(known)[-1] not in ":[,"
-        # One thing can be inside a string: {" and then {": make a key of a brace.
-        return not (known.endswith('"') and known.count('"') == 1 and _KEY_OF_A_BRACE.match(piece))
+        if self.scanner.in_string:
+            return _MAY_CLOSE.match(piece) is None
+        return trimmed(known)[-1] not in ":[,"
 
     def feed(self, piece: str, *, may_decode: bool, escape: bool) -> str:
         """Take a piece that is new; what is to be sent in its place.

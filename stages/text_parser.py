@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import attrs
 
@@ -20,12 +20,12 @@ from pipeline.chunks import (
 from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.formats.call_ids import CallIds
-from stages.formats.format import Format, Reader
+from stages.formats.format import REASONING_KEYS, Format, Reader
 from stages.formats.output import Output, Taken
 
 __all__ = ["TextParser"]
 
-_ENVELOPE = ("id", "object", "created", "model")
+_ENVELOPE: Final = ("id", "object", "created", "model")
 
 
 @attrs.define(eq=False)
@@ -37,22 +37,60 @@ class _Choice:
     is_over: bool = False
     """Whether it has finished, or the upstream does the work itself."""
 
+    def finish(self, reason: str | None) -> None:
+        """Let go what is held."""
+        self.is_over = True
+        for reader in self.readers.values():
+            reader.finish(reason)
+
+
+@attrs.frozen(eq=False)
+class _Edit:
+    """What changes in a choice of one chunk."""
+
+    read: Mapping[str, str]
+    """The text that was read, by its key in the delta."""
+    taken: Taken
+    """What takes its place."""
+    reason: str | None
+    """The finish reason to write, if another one."""
+
+    def applied(self, choice: Payload) -> Payload:
+        """The choice with the edit, everything else kept."""
+        delta = delta_of(choice) or {}
+        texts = dict(self.taken.texts)
+        for key in texts.keys() - self.read.keys():
+            if isinstance(delta.get(key), str):  # held text goes in front of what nobody reads any more
+                texts[key] += delta[key]
+        edited: Payload = {}
+        for key, value in delta.items():
+            if key in self.read or key in texts:
+                edited |= texts
+            else:
+                edited[key] = value
+        edited |= texts
+        if self.taken.fragments:
+            calls = edited.get("tool_calls")
+            edited["tool_calls"] = [*calls, *self.taken.fragments] if isinstance(calls, list) else self.taken.fragments
+        choice = replace_delta(choice, edited)
+        return choice if self.reason is None else {**choice, "finish_reason": self.reason}
+
 
 class TextParser(Stage):
     """Runs the readers of a format over the text of each choice that has a usable index.
+
+    A choice is left alone once it has finished, and once the upstream itself sends what the stage is to find.
 
     Emits: chunks, edited where their text changes; the same objects elsewhere. Where the stream ends without a finish
     reason, one made-up chunk for each choice of which something is held.
 
     Drops: nothing but markup; never a chunk.
 
-    State: that of at most ``pipeline.chunks.MAX_CHOICES`` choices, each bounded by ``stages.formats.cursor.MAX_HELD``.
+    State: that of at most ``pipeline.chunks.MAX_CHOICES`` choices. Each holds what may be markup, at most
+    ``stages.formats.cursor.MAX_HELD`` characters in one piece.
 
     On cancel: nothing to do.
     """
-
-    structured: ClassVar[frozenset[str]]
-    """The keys of a delta that show that the upstream does the work itself."""
 
     def __init__(self, options: Any, context: RequestContext) -> None:
         super().__init__(options, context)
@@ -66,15 +104,18 @@ class TextParser(Stage):
         """The format that the options name."""
         raise NotImplementedError
 
+    @classmethod
+    def is_idle(cls, options: Any, context: RequestContext) -> bool:
+        """Whether the answer to the request can hold nothing for the stage to find."""
+        return not cls.format_of(options).concerns(context.request)
+
     def feed(self, item: Item) -> Iterable[Item]:
-        """Give the item, or an edited chunk; what is held goes in front of an end."""
+        """Give the item, or an edited chunk; what is held goes in front of the end."""
         if self._is_over:
             return (item,)
-        if isinstance(item, Chunk):
-            if reports_error(item.payload):
-                return (*self._release(), item)
+        if isinstance(item, Chunk) and not reports_error(item.payload):
             return (self._read(item),)
-        if isinstance(item, (StreamError, End)):
+        if isinstance(item, (Chunk, StreamError, End)):
             return (*self._release(), item)
         return (item,)
 
@@ -87,7 +128,7 @@ class TextParser(Stage):
         if not isinstance(choices, list):
             return chunk
         self._last = chunk.payload
-        edits: dict[int, tuple[Payload, Taken]] = {}
+        edits: dict[int, _Edit] = {}
         for position, choice in enumerate(choices):
             if isinstance(choice, dict) and (edit := self._read_choice(choice)) is not None:
                 edits[position] = edit
@@ -96,7 +137,69 @@ class TextParser(Stage):
         payload = exact_payload(chunk)
         choices = list(payload["choices"])
         evidence: list[Evidence] = []
-        ...
-        return chunk
+        for position, edit in edits.items():
+            choices[position] = edit.applied(choices[position])
+            evidence += edit.taken.evidence
+        edited = chunk.edited(replace_choices(payload, choices))
+        return attrs.evolve(edited, evidence=(*edited.evidence, *evidence)) if evidence else edited
 
-    def _read_choice(self, choice: Payload): ...
+    def _read_choice(self, choice: Payload) -> _Edit | None:
+        """Read a choice's text and its finish; none if it stays as it is."""
+        state = self._state_of(choice)
+        if state is None or state.is_over:
+            return None
+        delta = delta_of(choice) or {}
+        read: dict[str, str] = {}
+        if any(delta.get(key) for key in self._format.structured):
+            state.finish(None)
+        else:
+            for key, reader, text in self._texts(state, delta):
+                if not reader.passes(text):
+                    reader.feed(text)
+                    read[key] = text
+        reason = finish_reason_of(choice)
+        if reason is not None and not state.is_over:
+            state.finish(reason)
+        taken = state.output.take()
+        rewritten = "tool_calls" if reason == "stop" and state.output.closed else None
+        if taken.texts == read and not taken.fragments and rewritten is None:
+            return None
+        return _Edit(read, taken, rewritten)
+
+    @staticmethod
+    def _texts(state: _Choice, delta: Payload) -> Iterator[tuple[str, Reader, str]]:
+        """The texts of a delta that are read, in the order in which they stand there."""
+        thoughts = [key for key in REASONING_KEYS if key in state.readers and delta.get(key)]
+        for key, text in delta.items():
+            reader = state.readers.get(key)
+            if reader is None or not text or not isinstance(text, str):
+                continue
+            if len(thoughts) > 1 and key in thoughts:
+                continue  # the same thought under two keys
+            yield key, reader, text
+
+    def _state_of(self, choice: Payload) -> _Choice | None:
+        index = usable_index(choice.get("index", 0))
+        if index is None:
+            return None
+        state = self._choices.get(index)
+        if state is None and len(self._choices) < MAX_CHOICES:
+            output = Output(index, CallIds(self._format.id_style))
+            readers = self._format.readers(self.context.request, output)
+            state = self._choices[index] = _Choice(output, readers)
+        return state
+
+    def _release(self) -> list[Chunk]:
+        """What is held when the stream ends, as chunks of its own."""
+        self._is_over = True
+        released: list[Chunk] = []
+        for index, state in sorted(self._choices.items()):
+            if not state.is_over:
+                state.finish(None)
+                taken = state.output.take()
+                if taken.texts or taken.fragments:
+                    choice = _Edit({}, taken, None).applied({"index": index, "delta": {}, "finish_reason": None})
+                    envelope = {key: self._last[key] for key in _ENVELOPE if key in self._last}
+                    released.append(Chunk({**envelope, "choices": [choice]}, None, taken.evidence))
+        self._choices.clear()
+        return released

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
-from stages.formats.call_reader import Body, CallMarkup, CallReader
+from stages.formats.call_reader import AnswerReader, Body, CallMarkup, CallReader
 from stages.formats.channels import ChannelReader
 from stages.formats.guided import guided_bodies
 from stages.formats.output import Output
@@ -16,7 +16,19 @@ from stages.formats.thought_reader import ThoughtMarkup, ThoughtReader
 from stages.formats.tools import Tools
 from stages.made_up_id import IdStyle
 
-__all__ = ["CallFormat", "Channels", "Format", "MarkedCalls", "MarkedThoughts", "Reader", "ReasoningFormat"]
+__all__ = [
+    "REASONING_KEYS",
+    "CallFormat",
+    "Channels",
+    "Format",
+    "MarkedCalls",
+    "MarkedThoughts",
+    "Reader",
+    "ReasoningFormat",
+]
+
+REASONING_KEYS: Final = ("reasoning_content", "reasoning")
+"""Where servers put thoughts."""
 
 
 class Reader(Protocol):
@@ -40,6 +52,8 @@ class Reader(Protocol):
 class Format(abc.ABC):
     """One way in which models write thoughts or calls."""
 
+    structured: ClassVar[frozenset[str]]
+    """The keys of a delta that show that the upstream reads the format itself."""
     names: tuple[str, ...]
     """What it is called: its own name first."""
     hides_tokens: bool = False
@@ -74,6 +88,7 @@ class ReasoningFormat(Format):
 class MarkedCalls(CallFormat):
     """Calls behind markers, or bare where the text begins with one."""
 
+    structured: ClassVar[frozenset[str]] = frozenset({"tool_calls"})
     bodies: tuple[Body, ...] = ()
     """What may stand behind a start marker."""
     ends: tuple[str, ...] = ()
@@ -102,17 +117,16 @@ class MarkedCalls(CallFormat):
         for first, body in own.items():
             bare[first] = (*bare.get(first, ()), body)
         lines = "".join(own) if self.is_bare_at_lines else ""
-        thoughts = (CallReader(self._markup, tools, output, key, is_thought=True) for key in _REASONING_KEYS)
-        return {
-            "content": CallReader(self._markup, tools, output, "content", bare=bare, line_starts=lines),
-            **dict(zip(_REASONING_KEYS, thoughts, strict=True)),
-        }
+        thoughts = {key: CallReader(self._markup, tools, output, key) for key in REASONING_KEYS}
+        content = AnswerReader(self._markup, tools, output, bare, line_starts=lines, thoughts=tuple(thoughts.values()))
+        return {**thoughts, "content": content}
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class MarkedThoughts(ReasoningFormat):
     """Thoughts between markers."""
 
+    structured: ClassVar[frozenset[str]] = frozenset(REASONING_KEYS)
     markup: ThoughtMarkup
     is_inside: bool = False
     """Whether the prompt opens the first thought, unless the request switches thinking off."""
@@ -132,9 +146,8 @@ class MarkedThoughts(ReasoningFormat):
 class Channels(CallFormat, ReasoningFormat):
     """Harmony: thoughts, text and calls in one, so that either kind of parser reads all of it."""
 
+    structured: ClassVar[frozenset[str]] = frozenset({*REASONING_KEYS, "tool_calls"})
+
     def readers(self, request: Mapping[str, Any], output: Output) -> Mapping[str, Reader]:
         """A reader for content."""
         return {"content": ChannelReader(Tools(request), output)}
-
-
-_REASONING_KEYS = ("reasoning_content", "reasoning")

@@ -374,3 +374,23 @@ async def test_a_group_is_a_failure_like_any_other():
 
     ((error,),) = await Bench(make_stage(Parallel)).run_all([1])
     assert failure_of(error).message == "stage picky failed: ExceptionGroup"
+
+
+async def test_a_cancelled_source_is_no_end_of_the_stream():
+    """A channel that is closed while everything is being cancelled never makes a stage say its last words."""
+    closed = []
+
+    class Last(Stage):
+        def close(self):
+            closed.append(True)
+            return ()
+
+    send, receive = trio.open_memory_channel[list[object]](0)
+    after, end = trio.open_memory_channel[list[object]](0)
+    with send, end:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_stage, make_stage(Last), "last", receive, after)
+            await wait_all_tasks_blocked()
+            send.close()  # as a source does on its way out
+            nursery.cancel_scope.cancel()
+    assert closed == []

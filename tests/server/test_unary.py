@@ -9,6 +9,12 @@ import trio
 from harness import DONE, ScriptedUpstream, call, chunk, data, gateway_and_upstream
 
 from pipeline import Chunk, Stage
+from pipeline.testing import RecordingObserver, items_of, make_stage
+from server.fold import fold
+from stages.aggregate import AggregateOptions
+from stages.parallel_call_filter import ParallelCallFilter
+from stages.payload_capture import PayloadCapture
+from stages.sse_encoder import SseEncoder
 
 START = chunk({"role": "assistant", "content": "Hal"})
 STOP = chunk({}, finish="stop")
@@ -70,6 +76,24 @@ async def test_the_body_is_what_a_client_expects():
     assert response.headers["content-type"] == "application/json"
     assert response.headers["x-request-id"] == "r-1"
     assert not {"callahead-events", "cache-control", "x-accel-buffering"} & set(response.headers)
+
+
+async def test_what_is_recorded_is_what_is_answered():
+    """A capture in the same pipeline comes to the response that the client gets."""
+    observer = RecordingObserver()
+    request = {"parallel_tool_calls": False}
+    stages = [
+        (stage.__name__, make_stage(stage, request=request, observer=observer))
+        for stage in (ParallelCallFilter, PayloadCapture, SseEncoder)
+    ]
+    script = [START, *(chunk(call("{}", index=each, call_id=f"c{each}", name="f")) for each in (2, 1)), STOP, DONE]
+
+    async def source(send):
+        await send.send(items_of(b"".join(script)))
+
+    answered = await fold(source, stages, AggregateOptions.of_request(request))
+    assert answered["choices"][0]["message"]["tool_calls"][0]["id"] == "c1"
+    assert observer.records == [("payload_captured", answered, None)]
 
 
 @pytest.mark.parametrize("script", [[START, STOP, DONE], [START, STOP], [START, STOP, DONE, "stall"], [START, DONE]])
