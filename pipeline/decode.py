@@ -127,7 +127,9 @@ def reported_failure(error: Any, data: bytes) -> UpstreamReported:
     failure = UpstreamReported(message if isinstance(message, str) else data[:500].decode(errors="replace"))
     if isinstance(error.get("type"), str):
         failure.type = error["type"]
-    code = error.get("code")
-    if isinstance(code, int) and 400 <= code < 600:  # noqa: PLR2004 - HTTP's error statuses
-        failure.status = code
+    failure.reported = error
+    for code in (error.get("status_code"), error.get("code")):  # Groq; OpenRouter, vLLM
+        if type(code) is int and 400 <= code < 600:  # noqa: PLR2004 - HTTP's error statuses
+            failure.status = code
+            break
     return failure

@@ -5,7 +5,8 @@ Every message is one line that names the stage, key, file or limit, what was fou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 __all__ = [
@@ -96,3 +97,10 @@ class UpstreamReported(StreamFailure):
     """The upstream's own error frame, as far as it could be read."""
 
     code = "upstream_reported"
+    reported: Mapping[str, Any] = MappingProxyType({})
+    """The upstream's error object."""
+
+    def body(self) -> dict[str, Any]:
+        """The upstream's error object, with OpenAI's four keys where it lacks them."""
+        ours = super().body()["error"]
+        return {"error": {**ours, **{key: value for key, value in self.reported.items() if value is not None}}}

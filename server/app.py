@@ -72,7 +72,7 @@ class Gateway(QuartTrio):
         self.config["MAX_CONTENT_LENGTH"] = None
         self._add_routes()
 
-    async def completion_ended(self) -> None:
+    def completion_ended(self) -> None:
         """One completion less is being served."""
         self.completions -= 1
 
@@ -106,10 +106,12 @@ class Gateway(QuartTrio):
         return await serve_proxied(self, exchange, headers, request.method)
 
     async def _live(self, exchange: Exchange, headers: Headers) -> Response:  # noqa: ARG002 - a view's signature
+        await trio.lowlevel.checkpoint()
         exchange.outcome = "ok"
         return _json(200, {"status": "live"}, exchange)
 
     async def _health(self, exchange: Exchange, headers: Headers) -> Response:  # noqa: ARG002 - a view's signature
+        await trio.lowlevel.checkpoint()
         exchange.outcome = "ok"
         if self.draining:
             return _json(503, {"status": "draining", "reason": "the gateway is shutting down"}, exchange)
@@ -119,6 +121,7 @@ class Gateway(QuartTrio):
         return _json(200, {"status": "healthy", "upstream": self.upstream.name}, exchange)
 
     async def _metrics(self, exchange: Exchange, headers: Headers) -> Response:  # noqa: ARG002 - a view's signature
+        await trio.lowlevel.checkpoint()
         exchange.outcome = "ok"
         return Response(self.metrics.expose(), content_type=METRICS_CONTENT_TYPE)
 
@@ -128,6 +131,7 @@ async def _answer(endpoint: str, serve: Callable[..., Awaitable[Response]]) -> R
     scope: Any = request.scope
     exchange: Exchange = scope[EXCHANGE]
     exchange.enter(endpoint)
+    await trio.lowlevel.checkpoint()
     try:
         return await serve(exchange, list(scope["headers"]))
     except StreamFailure as failure:
@@ -162,6 +166,7 @@ def _internal(error: BaseException, exchange: Exchange) -> Response:
 
 async def _http_error(error: HTTPException) -> Response:
     """404, 405 and what else the router refuses."""
+    await trio.lowlevel.checkpoint()
     if not has_request_context():  # a WebSocket
         failure = ClientError(404, "not_found", "there is no WebSocket here")
         return Response(encode_json(failure.body()), status=404, content_type="application/json")
@@ -182,6 +187,7 @@ async def _http_error(error: HTTPException) -> Response:
 
 
 async def _unforeseen(error: Exception) -> Response:
+    await trio.lowlevel.checkpoint()
     exchange: Exchange = request.scope[EXCHANGE]  # type: ignore[typeddict-item]
     return _internal(error, exchange)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -44,7 +45,7 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     if config.server.max_streams and gateway.completions >= config.server.max_streams:
         raise TooManyStreams(config.server.max_streams)
     gateway.completions += 1
-    exchange.on_close(gateway.completion_ended)
+    exchange.on_end(gateway.completion_ended)
     length = dict(headers).get(b"content-length", b"")
     body = await exchange.body.read_all(config.server.max_body_bytes, config.server.body_timeout, length)
     request = read_request(body)
@@ -77,10 +78,7 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     source = UpstreamSource(response, first, exchange, deadlines, config.pipeline.max_frame_bytes)
     gateway.streams.add(source)
 
-    async def forget() -> None:
-        gateway.streams.discard(source)
-
-    exchange.on_close(forget)
+    exchange.on_end(partial(gateway.streams.discard, source))
     context = RequestContext(
         request=request,
         events=events.names,
@@ -93,7 +91,9 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     if folding:
         completion = await fold(source, stages, AggregateOptions.of_request(request))
         exchange.stream_ended()
-        return response_with(DataBody(encode_json(completion)), 200, _json_headers(response.headers), exchange)
+        answer = encode_json(completion)
+        headers_sent = [*_json_headers(response.headers), (b"content-length", b"%d" % len(answer))]
+        return response_with(DataBody(answer), 200, headers_sent, exchange)
     pipeline = PipelineBody(
         source, stages, join=config.pipeline.join, keepalive_interval=config.server.keepalive_interval
     )

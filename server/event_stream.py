@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import trio
+
 from pipeline.chunks import choices_of, encode_json, error_of, parse_json
 from server.errors import UpstreamError, UpstreamErrorKind
 from server.source import Deadlines, read_within
@@ -14,6 +16,8 @@ __all__ = ["EVENT_STREAM", "as_event_stream"]
 
 EVENT_STREAM: Final = b"text/event-stream"
 _SSE_STARTS: Final = (b"data", b"event", b"id", b"retry", b":", b"\xef\xbb\xbf")
+_LONGEST_START: Final = 65_536
+"""Bytes of nothing but blanks after which a body is no stream."""
 _BODY_SHOWN: Final = 500
 
 
@@ -25,18 +29,19 @@ async def as_event_stream(
     What says that it is one is believed. Of anything else the first bytes decide: servers label streams
     ``text/plain``, errors and whole completions come as JSON with status 200.
     """
+    await trio.lowlevel.checkpoint()
     content_type = dict(response.headers).get(b"content-type", b"").strip().lower()
     if content_type.startswith(EVENT_STREAM):
         return response, b""
-    first = b""
-    while not first.strip():
+    first = start = b""
+    while len(first) < _LONGEST_START and any(each.startswith(start) for each in _SSE_STARTS):
         data = await read_within(response, deadlines)
         if not data:
             break
         first += data
-    start = first.lstrip()
-    if start.startswith(_SSE_STARTS):
-        return response, first
+        start = first.lstrip()
+        if start.startswith(_SSE_STARTS):
+            return response, first
     said = content_type.decode("latin-1") or "no content type"
     if not start.startswith((b"{", b"[")):
         raise UpstreamError(

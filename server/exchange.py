@@ -73,6 +73,7 @@ class Exchange(Observer):
         self._arrived = time.time()
         self._failure: StreamFailure | None = None
         self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._closed = False
         self._is_probe = False
         metrics.requests_in_flight.inc()
@@ -90,13 +91,19 @@ class Exchange(Observer):
         """Have something closed when the request ends, whatever ends it. It must be safe in a cancelled scope."""
         self._closers.append(closer)
 
-    async def aclose(self) -> None:
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Have a function called when the request ends, after everything is closed."""
+        self._callbacks.append(callback)
+
+    async def aclose(self) -> None:  # noqa: ASYNC910 - it runs in cancelled scopes, where a checkpoint would raise
         """Close what was opened, count the request, write its log line. Idempotent; safe in a cancelled scope."""
         if self._closed:
-            return
+            return  # noqa: ASYNC910 - see above
         self._closed = True
         while self._closers:
             await self._closers.pop()()
+        for callback in self._callbacks:
+            callback()
         self._settle()
 
     # --- what happened --------------------------------------------------------

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
+import trio
+
 from pipeline.assembly import Source, open_pipeline
 from pipeline.chunks import encode_json, error_of, exact_payload, parse_json, reports_error
 from pipeline.decode import reported_failure
@@ -56,6 +58,7 @@ async def fold(source: Source, stages: Sequence[tuple[str, Stage]], options: Agg
                 if isinstance(item, End):
                     return _whole(aggregate)
                 _fold_item(item, aggregate)
+        await trio.lowlevel.checkpoint_if_cancelled()  # a source being cancelled is no end of the stream
     cut = aggregate.cut()
     if cut is not None and aggregate.chunks:
         raise cut

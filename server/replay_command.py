@@ -145,6 +145,7 @@ async def _play(items: list[Item], stages: _Stages, write: Callable[[bytes], obj
     """Run a whole stream through its stages, and write the bytes that come out."""
 
     async def source(send: trio.MemorySendChannel[list[Item]]) -> None:
+        await trio.lowlevel.checkpoint()
         if items:
             await send.send(items)
 
@@ -157,6 +158,7 @@ async def _play_stepwise(items: list[Item], stages: _Stages, timeline: Timeline)
     """Run a stream through its stages item by item, each after all stages are done with the one before."""
 
     async def source(send: trio.MemorySendChannel[list[Item]]) -> None:
+        await trio.lowlevel.checkpoint()
         for item in items:
             if type(item) is Chunk:
                 timeline.next_chunk(item)

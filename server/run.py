@@ -97,7 +97,7 @@ async def run_until_signal(gateway: Gateway, listener: socket.socket) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def run_gateway(
+async def run_gateway(  # noqa: ASYNC128 - Hypercorn calls it
     gateway: Gateway,
     listener: socket.socket,
     stop: trio.Event,

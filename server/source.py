@@ -130,7 +130,7 @@ class UpstreamSource:
             self._note(last)
             await send.send(last)
 
-    async def _read_all(self, send: trio.MemorySendChannel[list[Item]]) -> None:
+    async def _read_all(self, send: trio.MemorySendChannel[list[Item]]) -> None:  # noqa: ASYNC910 - each read is one
         feed, response, deadlines = self._decoder.feed, self._response, self._deadlines
         data = self._first or await read_within(response, deadlines)
         while data:
@@ -142,7 +142,7 @@ class UpstreamSource:
                 except trio.WouldBlock:
                     await send.send(items)
             if self._decoder.ended:
-                return
+                return  # noqa: ASYNC910 - see above
             if self._has_news:  # silence begins when there is nothing more to send, however slow the client was
                 self._has_news = False
                 deadlines.last_frame = trio.current_time()

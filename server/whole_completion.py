@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import trio
+
 from pipeline.chunks import encode_json
 from pipeline.sse import sse_frame
 from server.upstreams.base import Headers
@@ -41,7 +43,7 @@ def _delta(message: Any) -> dict[str, Any]:
     calls = delta.get("tool_calls")
     if isinstance(calls, list):
         delta["tool_calls"] = [
-            {"index": place, **call} if isinstance(call, dict) else call for place, call in enumerate(calls)
+            {**call, "index": place} if isinstance(call, dict) else call for place, call in enumerate(calls)
         ]
     return delta
 
@@ -56,7 +58,8 @@ class CannedResponse:
         self._body = body
 
     async def receive(self) -> bytes:
-        """All of it, then ``b""``."""
+        """All of it, then ``b""``. Checkpoints."""
+        await trio.lowlevel.checkpoint()
         body, self._body = self._body, b""
         return body
 

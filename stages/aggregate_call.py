@@ -11,7 +11,7 @@ from stages.tool_call_merge import ToolCall, merge
 
 __all__ = ["CallAggregate"]
 
-_MERGED: Final = frozenset({"id", "index", "type"})
+_MERGED: Final = frozenset({"custom", "function", "id", "index", "type"})
 _MERGED_WITHIN: Final = {"custom": ("input", "name"), "function": ("arguments", "name")}
 
 
@@ -28,10 +28,10 @@ class CallAggregate:
         """Add a fragment."""
         merge(self._call, fragment)
         for key, value in fragment.items():
-            if key in _MERGED_WITHIN and isinstance(value, dict):
-                self._add_within(key, value)
-            elif key not in _MERGED:
+            if key not in _MERGED:
                 self._others[key] = merge_piece(self._others.get(key), value, key)
+            elif key in _MERGED_WITHIN and isinstance(value, dict):
+                self._add_within(key, value)
 
     def _add_within(self, kind: str, parts: Payload) -> None:
         others, merged = self._others_within[kind], _MERGED_WITHIN[kind]

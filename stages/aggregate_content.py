@@ -19,7 +19,7 @@ class ContentAggregate:
 
     def __init__(self, *, is_inner: bool = False) -> None:
         self._is_inner = is_inner
-        self._runs: list[io.StringIO | _Thinking | Any] = []
+        self._runs: list[Any] = []
         self._text: io.StringIO | None = None
         self.has_parts = False
         """Whether anything but text came."""

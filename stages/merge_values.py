@@ -24,14 +24,14 @@ _MAX_DEPTH: Final = 32
 
 
 def merge_last(known: Any, value: Any) -> Any:
-    """The value of a key on the chunk: the last one; of objects each key's last one that is not null."""
+    """The value of a key on the chunk, given one that is not null: the last; of objects each key's last but nulls."""
     if isinstance(known, dict) and isinstance(value, dict):
         return known | {key: each for key, each in value.items() if each is not None}
-    return known if value is None else value
+    return value
 
 
 def merge_beside(known: Any, value: Any) -> Any:
-    """The value of a key on the choice; ``settled`` makes a JSON value of it."""
+    """The value of a key on the choice, given one that is not null; ``settled`` makes a JSON value of it."""
     return merge_piece(known, value, "") if isinstance(value, list) else merge_last(known, value)
 
 

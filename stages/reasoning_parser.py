@@ -27,7 +27,7 @@ class ReasoningParserOptions:
 
 
 class ReasoningParser(TextParser):
-    """Splits the thoughts from delta.content into delta.reasoning_content, for servers that leave the model's text as it is.
+    """Moves thoughts from delta.content to delta.reasoning_content, for servers that leave the model's text as it is.
 
     With the format ``gpt_oss`` it reads calls, too: harmony's channels hold all in one.
 

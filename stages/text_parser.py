@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -20,8 +20,9 @@ from pipeline.chunks import (
 from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.formats.call_ids import CallIds
-from stages.formats.format import REASONING_KEYS, Format, Reader
+from stages.formats.format import REASONING_KEYS, Format
 from stages.formats.output import Output, Taken
+from stages.formats.reader import Reader
 
 __all__ = ["TextParser"]
 
@@ -109,6 +110,11 @@ class TextParser(Stage):
         """Whether the answer to the request can hold nothing for the stage to find."""
         return not cls.format_of(options).concerns(context.request)
 
+    @classmethod
+    def request_defaults(cls, options: Any) -> Mapping[str, Any]:
+        """The fields that a request to the upstream needs where the client has not set them."""
+        return {"skip_special_tokens": False} if cls.format_of(options).hides_tokens else {}
+
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk; what is held goes in front of the end."""
         if self._is_over:
@@ -150,10 +156,14 @@ class TextParser(Stage):
             return None
         delta = delta_of(choice) or {}
         read: dict[str, str] = {}
-        if any(delta.get(key) for key in self._format.structured):
+        structured = self._format.structured
+        if not structured.isdisjoint(delta) and any(delta.get(key) for key in structured):
             state.finish(None)
         else:
-            for key, reader, text in self._texts(state, delta):
+            for key, text in delta.items():
+                reader = state.readers.get(key)
+                if reader is None or not text or not isinstance(text, str) or _is_doubled(key, delta):
+                    continue
                 if not reader.passes(text):
                     reader.feed(text)
                     read[key] = text
@@ -165,18 +175,6 @@ class TextParser(Stage):
         if taken.texts == read and not taken.fragments and rewritten is None:
             return None
         return _Edit(read, taken, rewritten)
-
-    @staticmethod
-    def _texts(state: _Choice, delta: Payload) -> Iterator[tuple[str, Reader, str]]:
-        """The texts of a delta that are read, in the order in which they stand there."""
-        thoughts = [key for key in REASONING_KEYS if key in state.readers and delta.get(key)]
-        for key, text in delta.items():
-            reader = state.readers.get(key)
-            if reader is None or not text or not isinstance(text, str):
-                continue
-            if len(thoughts) > 1 and key in thoughts:
-                continue  # the same thought under two keys
-            yield key, reader, text
 
     def _state_of(self, choice: Payload) -> _Choice | None:
         index = usable_index(choice.get("index", 0))
@@ -199,7 +197,12 @@ class TextParser(Stage):
                 taken = state.output.take()
                 if taken.texts or taken.fragments:
                     choice = _Edit({}, taken, None).applied({"index": index, "delta": {}, "finish_reason": None})
-                    envelope = {key: self._last[key] for key in _ENVELOPE if key in self._last}
+                    envelope: Payload = {key: self._last[key] for key in _ENVELOPE if key in self._last}
                     released.append(Chunk({**envelope, "choices": [choice]}, None, taken.evidence))
         self._choices.clear()
         return released
+
+
+def _is_doubled(key: str, delta: Payload) -> bool:
+    """Whether a delta has a thought under two keys; then it stays as it is."""
+    return key in REASONING_KEYS and all(delta.get(each) for each in REASONING_KEYS)

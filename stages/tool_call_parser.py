@@ -27,7 +27,7 @@ class ToolCallParserOptions:
 
 
 class ToolCallParser(TextParser):
-    """Turns call markup in delta.content into delta.tool_calls as the model writes it, for servers that leave its text as it is.
+    """Moves calls from delta.content to delta.tool_calls, for servers that leave the model's text as it is.
 
     Calls of declared tools are found in thoughts as well, since models forget to close these.
 

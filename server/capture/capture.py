@@ -124,6 +124,7 @@ class Capture:
 
     async def _encode_one(self, record: CaptureRecord) -> None:
         """Turn a record into a line and hand it on."""
+        await trio.lowlevel.checkpoint()
         try:
             if len(record.request) > _LARGE:
                 encoded = await trio.to_thread.run_sync(self._encoder.encode, record, abandon_on_cancel=True)

@@ -84,6 +84,7 @@ class SinkWriter:
                 await self._close_sink()
 
     async def _write(self, lines: list[bytes]) -> None:
+        await trio.lowlevel.checkpoint()
         try:
             await self._sink.write(lines)
         except Exception as error:  # noqa: BLE001 - a sink is anybody's code, and costs nobody but itself
@@ -115,6 +116,7 @@ class SinkWriter:
         self._lost_by_failure += count - written
 
     async def _close_sink(self) -> None:
+        await trio.lowlevel.checkpoint()
         try:
             await self._sink.aclose()
         except Exception as error:  # noqa: BLE001 - see _write

@@ -6,127 +6,62 @@ the call is certain, or impossible: then the marker was text, and what stands be
 
 from __future__ import annotations
 
-import abc
-import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
-import attrs
-
+from stages.formats.body import Body, CallMarkup
 from stages.formats.cursor import BLANK, Cursor, Ended, Impossible, Steps, finish
 from stages.formats.markers import Markers, markers_of
 from stages.formats.output import Call, Output
 from stages.formats.quotation import Line, held_from
 from stages.formats.tools import Tools
 
-__all__ = ["MAX_NAME", "Body", "CallMarkup", "CallReader"]
+__all__ = ["CallReader"]
 
-MAX_NAME: Final = 256
-"""The longest name of a function."""
-
+_MAX_NAME: Final = 256
 _NAME: Final = re.compile(r"[^\s\"'`()\[\]{}<>,;=]*+")
 _BLANKS: Final = re.compile(rf"[{BLANK}]*+")
 
 
-class Body(abc.ABC):
-    """What stands behind a start marker, or bare: one call or several."""
-
-    starts: tuple[str, ...] = ()
-    """The markers that it stands behind; none for a body that is only bare."""
-    inner_starts: tuple[str, ...] = ()
-    """Markers that it stands behind as well, once a call has begun and until the end of its block."""
-    markers: tuple[str, ...] = ()
-    """Its other markers. Outside of strings none can be part of a call's arguments."""
-
-    @abc.abstractmethod
-    def read(self, reader: CallReader, start: str) -> Steps[None]:
-        """Read what stands behind a start marker, up to what belongs to no call.
-
-        Args:
-            reader: whose cursor stands behind the marker, and which is told of calls.
-            start: the marker, or the empty text.
-
-        Raises:
-            Impossible: it is no call; or a call is broken off, and what stands at the mark, or at the cursor if
-                there is no mark, is text.
-            Ended: the text has ended before the body did.
-        """
-
-
-@attrs.frozen(eq=False)
-class CallMarkup:
-    """How one format marks its calls."""
-
-    bodies: tuple[Body, ...]
-    """What may stand behind a start marker."""
-    ends: tuple[str, ...] = ()
-    """The end markers that each call owes once (3.6)."""
-    block_end: str = ""
-    """The one of them behind which inner start markers count no more."""
-
-    @functools.cached_property
-    def starts(self) -> Mapping[str, Body]:
-        """The body behind each start marker."""
-        return {start: body for body in self.bodies for start in body.starts}
-
-    @functools.cached_property
-    def inner_starts(self) -> Mapping[str, Body]:
-        """The body behind each start marker that counts within a block."""
-        return {start: body for body in self.bodies for start in body.inner_starts}
-
-    @functools.cached_property
-    def stops(self) -> Markers:
-        """All markers: outside of strings none can be part of a call's arguments."""
-        others = (marker for body in self.bodies for marker in body.markers)
-        return markers_of(tuple(dict.fromkeys((*self.starts, *self.inner_starts, *others, *self.ends))))
-
-
 class CallReader:
     """Reads one text, tells calls from the rest, and gives both to an output.
+
+    This one reads thoughts: calls of other tools than the declared ones do not count there, and none stands bare (7.7).
 
     Args:
         markup: the format's.
         tools: the request's.
         output: takes text and calls.
         key: the key of the delta that the text belongs to.
-        bare: for an opening character the bodies that may stand without a marker, at the start of the text.
-        line_starts: the characters among these that count at the start of each line.
-        is_thought: whether the text is reasoning; calls of other tools than the declared ones do not count there (7.7).
     """
 
-    def __init__(  # noqa: PLR0913 - what a text is read by has that many parts
-        self,
-        markup: CallMarkup,
-        tools: Tools,
-        output: Output,
-        key: str,
-        *,
-        bare: Mapping[str, tuple[Body, ...]] | None = None,
-        line_starts: str = "",
-        is_thought: bool = False,
-    ) -> None:
-        self.cursor = Cursor()
-        """What bodies read from."""
+    _is_thought = True
+    _bare: Mapping[str, tuple[Body, ...]] = MappingProxyType({})
+    _at_lines: Mapping[str, Body] = MappingProxyType({})
+
+    def __init__(self, markup: CallMarkup, tools: Tools, output: Output, key: str) -> None:
         self.tools = tools
         """The request's."""
         self.stops = markup.stops
         """The markers that cannot be part of a call's arguments."""
-        self.may_close = False
-        """Whether the text has ended as one that the model finished: what it left out at the end may be taken as
-        said."""
         self._markup = markup
         self._output = output
         self._key = key
-        self._bare = bare or {}
-        self._line_starts = line_starts
-        self._is_thought = is_thought
+        self._start()
+
+    def _start(self) -> None:
+        self.cursor = Cursor()
+        """What bodies read from."""
+        self.may_close = False
+        """Whether the model has ended the text itself: then what it left out at the end may be taken as said."""
         self._is_announced = False
         self._line = Line()
-        self._owed: set[str] = set()
+        self._owe(())
         self._opened = 0
         self._is_begun = False
-        self._holds_blanks = not is_thought
+        self._holds_blanks = not self._is_thought
         self._blanks = ""
         self._plain: Markers | None = None
         self._steps = self._read()
@@ -153,6 +88,12 @@ class CallReader:
         self.may_close = reason in ("stop", "tool_calls")
         finish(self._steps, self.cursor)
 
+    def interrupt(self) -> None:
+        """Read what is held as the end of a thought; the next one is a text of its own."""
+        if self._plain is None:
+            self.finish(None)
+            self._start()
+
     # --- for bodies ---------------------------------------------------------------------------------------------
 
     def read_name(self) -> Steps[str]:
@@ -169,11 +110,11 @@ class CallReader:
         Raises:
             Impossible: there are too many.
         """
-        return (yield from self.cursor.run(_NAME, lambda header: len(header) <= MAX_NAME))
+        return (yield from self.cursor.run(_NAME, lambda header: len(header) <= _MAX_NAME))
 
     def may_become_name(self, beginning: str) -> bool:
         """Whether a name that counts here may begin like this."""
-        if len(beginning) > MAX_NAME or not _NAME.fullmatch(beginning):
+        if len(beginning) > _MAX_NAME or not _NAME.fullmatch(beginning):
             return False
         return self._is_announced or self.tools.declares_any(beginning)
 
@@ -199,7 +140,7 @@ class CallReader:
         self.check_name(name)
         self.cursor.unmark()
         self._opened += 1
-        self._owed = set(self._markup.ends)
+        self._owe(self._markup.ends)
         self._follow_markup()
         return self._output.open_call(name, own_id)
 
@@ -215,9 +156,9 @@ class CallReader:
         opened = self._opened
         try:
             yield from steps
+            self.cursor.unmark()
         except Impossible:
             self.cursor.go_back()
-        self.cursor.unmark()
         return self._opened > opened
 
     # --- text ---------------------------------------------------------------------------------------------------
@@ -239,11 +180,11 @@ class CallReader:
             yield from self._hold_blanks()
             if not self._is_begun and (yield from self._has_bare_call()):
                 return
-        markers = self._markers()
+        markers = self._markers
         found = markers.find(cursor.text, cursor.at)
         if found is None:
             tail = markers.held_from(cursor.text, cursor.at)
-            if not any(end.startswith(cursor.text[tail:]) for end in self._owed):
+            if not any(end.startswith(cursor.text[tail:]) for end in self._owed):  # in inline code it still counts
                 tail = held_from(markers, self._line, cursor.text, cursor.at)
             self._release(tail)
             self._plain = markers if cursor.at == len(cursor.text) else None
@@ -254,7 +195,7 @@ class CallReader:
         if marker in self._owed:
             self._release(place)
             cursor.at += len(marker)
-            self._owed.discard(marker)
+            self._owe(end for end in self._owed if end != marker)
             self._follow_markup()
         elif self._counts(place, marker):
             self._release(place)
@@ -262,32 +203,30 @@ class CallReader:
         else:
             self._release(place + len(marker))
 
-    def _markers(self) -> Markers:
-        """The markers that count now."""
-        markup = self._markup
-        inner = markup.inner_starts if markup.block_end in self._owed else ()
-        owed = (end for end in markup.ends if end in self._owed)
-        return markers_of((*markup.starts, *inner, *owed), self._line_starts)
+    def _owe(self, ends: Iterable[str]) -> None:
+        """Set which end markers are owed, and with that which markers count."""
+        self._owed = tuple(ends)
+        inner = self._markup.inner_starts if self._markup.block_end in self._owed else ()
+        self._markers = markers_of((*self._markup.starts, *inner, *self._owed), "".join(self._at_lines))
 
     def _counts(self, place: int, marker: str) -> bool:
-        cursor = self.cursor
-        before = cursor.text[cursor.at : place]
-        if marker in self._line_starts:
+        """Whether a start marker stands where it may begin a body."""
+        before = self._blanks + self.cursor.text[self.cursor.at : place]
+        if marker in self._at_lines:
             return self._line.last_of(before) == "\n"
         return not self._line.is_quoted(before)
 
     def _read_body(self, marker: str) -> Steps[None]:
-        bodies: tuple[Body, ...]
-        if marker in self._line_starts:
-            bodies, start = self._bare[marker], ""
+        """Read what a start marker announces, or the bare body that begins with one; else let it go out."""
+        is_bare = marker in self._at_lines
+        self._is_announced = not is_bare and not self._is_thought
+        if is_bare:
+            steps, skipped = self._at_lines[marker].read(self, ""), 0
         else:
             body = self._markup.starts.get(marker) or self._markup.inner_starts[marker]
-            bodies, start = (body,), marker
-        self._is_announced = bool(start) and not self._is_thought
-        for body in bodies:
-            if (yield from self.attempt(body.read(self, start), len(start))):
-                return
-        self._release(self.cursor.at + len(marker))
+            steps, skipped = body.read(self, marker), len(marker)
+        if not (yield from self.attempt(steps, skipped)):
+            self._release(self.cursor.at + len(marker))
 
     def _has_bare_call(self) -> Steps[bool]:
         """Read the bare body that the text may begin with."""
@@ -315,8 +254,9 @@ class CallReader:
         text = cursor.text[cursor.at : end]
         if text:
             cursor.at = end
+            text = self._blanks + text
             self._line.add(text)
-            self._output.say(self._key, self._blanks + text)
+            self._output.say(self._key, text)
             self._blanks = ""
             self._is_begun = True
             self._holds_blanks = False

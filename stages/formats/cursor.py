@@ -93,10 +93,14 @@ class Cursor:
 
     def go_back(self) -> None:
         """Return to the mark and forget it; nothing to do without one."""
-        if self._mark is not None:
+        if self._mark is None:
+            return
+        if self._kept:
             self.text = "".join((*self._kept, self.text[self._mark :]))
             self.at = 0
-            self.unmark()
+        else:
+            self.at = self._mark
+        self.unmark()
 
     def take_rest(self) -> str:
         """All that is there behind the cursor."""

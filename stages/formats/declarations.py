@@ -1,10 +1,11 @@
-"""The formats there are (spec, parsers, 6 and 7). The most used come first."""
+"""The formats of calls, and with those of thoughts all there are (spec, parsers, 6). The most used come first."""
+# ruff: noqa: RUF001 - DeepSeek's tokens are spelled with fullwidth bars
 
 from __future__ import annotations
 
 from typing import Final
 
-from stages.formats.format import CallFormat, Channels, Format, MarkedCalls, MarkedThoughts
+from stages.formats.format import CallFormat, Channels, Format, MarkedCalls
 from stages.formats.gemma import GemmaCall
 from stages.formats.json_body import STRAYS, JsonBody
 from stages.formats.name_then_json import (
@@ -15,18 +16,13 @@ from stages.formats.name_then_json import (
     typed_header,
 )
 from stages.formats.pythonic import PythonCalls
-from stages.formats.thought_reader import ThoughtMarkup
+from stages.formats.thought_declarations import THOUGHT_FORMATS
 from stages.formats.xml_parameters import QUOTED_KEY, XmlParameters
 
 __all__ = ["FORMATS"]
 
 _OBJECTS: Final = JsonBody()
 _OBJECTS_OR_MORE: Final = JsonBody(strays=f"{STRAYS};")
-
-_HARMONY: Final = Channels(
-    names=("harmony", "gpt_oss", "openai", "openai_gptoss"),
-    hides_tokens=True,
-)
 
 _CALLS: Final[tuple[CallFormat, ...]] = (
     MarkedCalls(
@@ -50,7 +46,10 @@ _CALLS: Final[tuple[CallFormat, ...]] = (
         ends=("</tool_call>",),
         block_end="</tool_call>",
     ),
-    _HARMONY,
+    Channels(
+        names=("harmony", "gpt_oss", "openai", "openai_gptoss"),
+        hides_tokens=True,
+    ),
     MarkedCalls(
         names=("kimi_k2", "kimi_k25"),
         hides_tokens=True,
@@ -213,48 +212,5 @@ _CALLS: Final[tuple[CallFormat, ...]] = (
     ),
 )
 
-_THINK: Final = ThoughtMarkup(("<think>",), ("</think>",))
-
-_THOUGHTS: Final[tuple[Format, ...]] = (
-    MarkedThoughts(
-        names=("basic", "qwen3", "glm45", "glm47", "nemotron_deci", "deepseek_v4", "deepseekv4"),
-        markup=_THINK,
-    ),
-    MarkedThoughts(
-        names=(
-            *("deepseek_r1", "nemotron_nano", "nemotron3", "nemotron_v3", "step3", "kimi_k25", "minimax_m2", "minimax"),
-            "qwen3_thinking",
-        ),
-        markup=_THINK,
-        is_inside=True,
-    ),
-    MarkedThoughts(
-        names=("deepseek_v3_1", "deepseek_v31", "deepseek_v3_2", "deepseek_v32", "deepseek_v3"),
-        markup=_THINK,
-        switch="thinking",
-    ),
-    MarkedThoughts(
-        names=("mistral",),
-        hides_tokens=True,
-        markup=ThoughtMarkup(("[THINK]",), ("[/THINK]",), counts_anywhere=True),
-    ),
-    MarkedThoughts(
-        names=("kimi",),
-        markup=ThoughtMarkup(("◁think▷",), ("◁/think▷",), counts_anywhere=True),
-    ),
-    MarkedThoughts(
-        names=("gemma4",),
-        hides_tokens=True,
-        markup=ThoughtMarkup(("<|channel>thought\n",), ("<channel|>",), counts_anywhere=True),
-    ),
-    MarkedThoughts(
-        names=("granite",),
-        markup=ThoughtMarkup(
-            ("Here is my thought process:", "Here's my thought process:"),
-            ("Here is my response:", "Here's my response:"),
-        ),
-    ),
-)
-
-FORMATS: Final[tuple[Format, ...]] = (*_CALLS, *_THOUGHTS)
+FORMATS: Final[tuple[Format, ...]] = (*_CALLS, *THOUGHT_FORMATS)
 """All built-in formats; harmony is of both kinds."""

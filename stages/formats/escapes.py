@@ -15,6 +15,7 @@ __all__ = ["JSON_ESCAPES", "PYTHON_ESCAPES", "EscapeRules", "escaped", "quoted",
 
 _HEX: Final = re.compile(r"[0-9A-Fa-f]+")
 _OCTAL: Final = re.compile(r"[0-7]{1,3}")
+_HIGH_SURROGATE: Final = re.compile(r"[dD][89abAB][0-9A-Fa-f]{2}")
 _LOW_SURROGATE: Final = re.compile(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})")
 _MAX_CODE_POINT: Final = 0x10FFFF
 
@@ -36,8 +37,17 @@ JSON_ESCAPES: Final = EscapeRules(
 )
 PYTHON_ESCAPES: Final = EscapeRules(
     {
-        **{"'": "'", '"': '"', "\\": "\\", "\n": "", "\r": ""},
-        **{"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"},
+        "'": "'",
+        '"': '"',
+        "\\": "\\",
+        "\n": "",
+        "a": "\a",
+        "b": "\b",
+        "f": "\f",
+        "n": "\n",
+        "r": "\r",
+        "t": "\t",
+        "v": "\v",
     },
     {"x": 2, "u": 4, "U": 8},
     has_octal=True,
@@ -92,7 +102,7 @@ def _read_code_point(cursor: Cursor, head: str, count: int) -> Steps[str]:
         cursor.at += 2
         return head
     cursor.at += 2 + count
-    if 0xD800 <= code < 0xDC00 and count == len("d83d"):
+    if _HIGH_SURROGATE.fullmatch(digits):
         low = _LOW_SURROGATE.fullmatch((yield from cursor.ahead(6)))
         if low is not None:
             cursor.at += 6

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 import attrs
 
-from stages.formats.call_reader import AnswerReader, Body, CallMarkup, CallReader
+from stages.formats.answer_reader import AnswerReader
+from stages.formats.body import Body, CallMarkup
+from stages.formats.call_reader import CallReader
 from stages.formats.channels import ChannelReader
-from stages.formats.guided import guided_bodies
+from stages.formats.guided import GuidedReader, guided_bodies
 from stages.formats.output import Output
+from stages.formats.reader import Reader
 from stages.formats.thought_reader import ThoughtMarkup, ThoughtReader
 from stages.formats.tools import Tools
 from stages.made_up_id import IdStyle
@@ -23,7 +25,6 @@ __all__ = [
     "Format",
     "MarkedCalls",
     "MarkedThoughts",
-    "Reader",
     "ReasoningFormat",
 ]
 
@@ -31,25 +32,8 @@ REASONING_KEYS: Final = ("reasoning_content", "reasoning")
 """Where servers put thoughts."""
 
 
-class Reader(Protocol):
-    """Reads one text of one choice, piece by piece."""
-
-    def passes(self, text: str) -> bool:
-        """Whether a piece goes out as it is; it counts as read then. Quick to say no."""
-
-    def feed(self, text: str) -> None:
-        """Read a piece, which is not empty."""
-
-    def finish(self, reason: str | None) -> None:
-        """Read what is held as the end of the text; nothing is fed after that.
-
-        Args:
-            reason: the choice's finish reason; none if it was broken off.
-        """
-
-
 @attrs.frozen(eq=False, kw_only=True)
-class Format(abc.ABC):
+class Format:
     """One way in which models write thoughts or calls."""
 
     structured: ClassVar[frozenset[str]]
@@ -62,7 +46,6 @@ class Format(abc.ABC):
     id_style: IdStyle = "openai"
     """What the ids of calls look like that the model gives none."""
 
-    @abc.abstractmethod
     def readers(self, request: Mapping[str, Any], output: Output) -> Mapping[str, Reader]:
         """Fresh readers for one choice, each for a key of the delta.
 
@@ -70,6 +53,7 @@ class Format(abc.ABC):
             request: the parsed request body.
             output: takes what they read.
         """
+        raise NotImplementedError
 
     def concerns(self, request: Mapping[str, Any]) -> bool:  # noqa: ARG002 - for subclasses
         """Whether there can be anything to read in the answer to a request."""
@@ -116,9 +100,10 @@ class MarkedCalls(CallFormat):
         bare = guided_bodies(tools.forced) if tools.is_required else {}
         for first, body in own.items():
             bare[first] = (*bare.get(first, ()), body)
-        lines = "".join(own) if self.is_bare_at_lines else ""
+        at_lines = own if self.is_bare_at_lines else {}
         thoughts = {key: CallReader(self._markup, tools, output, key) for key in REASONING_KEYS}
-        content = AnswerReader(self._markup, tools, output, bare, line_starts=lines, thoughts=tuple(thoughts.values()))
+        ended = tuple(thoughts.values())
+        content = AnswerReader(self._markup, tools, output, bare, at_lines=at_lines, thoughts=ended)
         return {**thoughts, "content": content}
 
 
@@ -150,4 +135,9 @@ class Channels(CallFormat, ReasoningFormat):
 
     def readers(self, request: Mapping[str, Any], output: Output) -> Mapping[str, Reader]:
         """A reader for content."""
-        return {"content": ChannelReader(Tools(request), output)}
+        tools = Tools(request)
+        reader: Reader = ChannelReader(tools, output)
+        if tools.are_allowed and tools.is_required:
+            bare = guided_bodies(tools.forced)
+            reader = GuidedReader(AnswerReader(CallMarkup(()), tools, output, bare, at_lines={}, thoughts=()), reader)
+        return {"content": reader}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from stages.formats.call_reader import Body, CallReader
+from stages.formats.body import Body
+from stages.formats.call_reader import CallReader
 from stages.formats.cursor import Cursor, Ended, Steps
 from stages.formats.literals import GEMMA, read_key, transcode
 from stages.formats.output import Call

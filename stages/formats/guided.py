@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from stages.formats.call_reader import Body, CallReader
-from stages.formats.cursor import Cursor, Impossible, Steps
+from stages.formats.body import Body
+from stages.formats.call_reader import CallReader
+from stages.formats.cursor import BLANK, MAX_HELD, Cursor, Impossible, Steps
 from stages.formats.json_body import JsonBody
 from stages.formats.json_text import pass_object, read_string, skip_strays
+from stages.formats.reader import Reader
 
-__all__ = ["guided_bodies"]
+__all__ = ["GuidedReader", "guided_bodies"]
 
 _CALLS: Final = JsonBody()
 
@@ -20,7 +22,7 @@ class _ArgumentObject(Body):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def read(self, reader: CallReader, start: str) -> Steps[None]:
+    def read(self, reader: CallReader, start: str) -> Steps[None]:  # noqa: ARG002 - it stands bare only
         """Read an object, unless it wraps the arguments in a call of that very tool."""
         cursor = reader.cursor
         if (yield from self._is_call(cursor)):
@@ -58,3 +60,41 @@ def guided_bodies(forced: str | None) -> dict[str, tuple[Body, ...]]:
     """
     objects: tuple[Body, ...] = (_CALLS,) if forced is None else (_ArgumentObject(forced), _CALLS)
     return {"{": objects, "[": (_CALLS,)}
+
+
+class GuidedReader:
+    """Reads a text by its first visible character: as bare JSON, or as the format's own.
+
+    Args:
+        guided: reads bare JSON.
+        other: reads anything else.
+    """
+
+    def __init__(self, guided: Reader, other: Reader) -> None:
+        self._guided = guided
+        self._other = other
+        self._chosen: Reader | None = None
+        self._blanks: list[str] = []
+
+    def passes(self, text: str) -> bool:
+        """Whether the text goes out as it is. It counts as read then."""
+        return self._chosen is not None and self._chosen.passes(text)
+
+    def feed(self, text: str) -> None:
+        """Read more text."""
+        if self._chosen is None:
+            self._blanks.append(text)
+            visible = text.lstrip(BLANK)
+            if not visible and len(self._blanks) < MAX_HELD:
+                return
+            self._chosen = self._guided if visible.startswith(("{", "[")) else self._other
+            text = "".join(self._blanks)
+            self._blanks.clear()
+        self._chosen.feed(text)
+
+    def finish(self, reason: str | None) -> None:
+        """Read what is held as the end of the text."""
+        chosen = self._chosen or self._other
+        if self._blanks:
+            chosen.feed("".join(self._blanks))
+        chosen.finish(reason)

@@ -6,7 +6,8 @@ from typing import Final
 
 import attrs
 
-from stages.formats.call_reader import Body, CallReader
+from stages.formats.body import Body
+from stages.formats.call_reader import CallReader
 from stages.formats.cursor import Impossible, Steps
 from stages.formats.json_objects import read_call_object
 from stages.formats.json_text import skip_strays

@@ -7,7 +7,12 @@ from typing import Final
 from stages.formats.call_reader import CallReader
 from stages.formats.cursor import Impossible, Steps
 from stages.formats.json_text import (
-    Arguments, enter_string, pass_object, pass_string, read_string, skip_value,
+    Arguments,
+    enter_string,
+    pass_object,
+    pass_string,
+    read_string,
+    skip_value,
 )
 from stages.formats.output import Call
 

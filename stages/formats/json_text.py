@@ -80,7 +80,7 @@ def pass_string(cursor: Cursor, arguments: Arguments) -> Steps[None]:
         arguments: takes the text. It is not closed if the string ends inside of the object.
 
     Raises:
-        Impossible: something follows the object in the string; the cursor stands there.
+        Impossible: something else than blanks follows the object in the string.
         Ended: the text has ended inside of the string.
     """
     scanner = ArgumentScanner()
@@ -102,9 +102,18 @@ def pass_string(cursor: Cursor, arguments: Arguments) -> Steps[None]:
             arguments.write(piece)
         if found is Found.END:
             arguments.close()
-            yield from cursor.skip_blanks()
-            yield from cursor.expect('"')
+            yield from _leave_string(cursor)
             return
+
+
+def _leave_string(cursor: Cursor) -> Steps[None]:
+    is_undecided = cursor.is_marked
+    if not is_undecided:
+        cursor.mark()
+    yield from cursor.skip_blanks()
+    yield from cursor.expect('"')
+    if not is_undecided:
+        cursor.unmark()
 
 
 def read_string(cursor: Cursor, is_fine: Callable[[str], bool] | None = None) -> Steps[str]:

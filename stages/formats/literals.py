@@ -211,8 +211,12 @@ def _read_gemma_word(word: str) -> str | None:
 
 
 _PYTHON_CONSTANTS: Final = {
-    **{"True": "true", "False": "false", "None": "null"},
-    **{"true": "true", "false": "false", "null": "null"},
+    "True": "true",
+    "False": "false",
+    "None": "null",
+    "true": "true",
+    "false": "false",
+    "null": "null",
 }
 _DIGITS: Final = r"[0-9](?:_?[0-9])*"
 _PYTHON_NUMBER: Final = re.compile(

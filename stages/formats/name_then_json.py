@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from stages.formats.call_reader import Body, CallReader
+from stages.formats.body import Body
+from stages.formats.call_reader import CallReader
 from stages.formats.cursor import Cursor, Impossible, Steps
 from stages.formats.json_body import STRAYS, JsonBody
 from stages.formats.json_text import pass_object, skip_strays
@@ -112,12 +113,11 @@ def mistral_header(reader: CallReader, separator: str) -> Steps[tuple[str, str |
     cursor = reader.cursor
     name = yield from reader.read_name()
     own_id = None
-    if (yield from cursor.visible()) == "[":
-        if (yield from cursor.expect("[CALL_ID]", separator)) != separator:
-            yield from cursor.skip_blanks()
-            own_id = yield from reader.read_header()
-            if (yield from cursor.visible()) == "[":
-                yield from cursor.expect(separator)
+    if (yield from cursor.visible()) == "[" and (yield from cursor.expect("[CALL_ID]", separator)) != separator:
+        yield from cursor.skip_blanks()
+        own_id = yield from reader.read_header()
+        if (yield from cursor.visible()) == "[":
+            yield from cursor.expect(separator)
     return name, own_id
 
 

@@ -32,7 +32,7 @@ class Line:
         return text[-1] if text else self._last
 
     def is_quoted(self, text: str) -> bool:
-        """Whether a marker behind that text stands in inline code: a backtick, of an odd number in the line, before it."""
+        """Whether a marker behind that text is in inline code: a backtick before it, of an odd number in the line."""
         return self.last_of(text) == _TICK and self._is_odd_after(text)
 
     def _is_odd_after(self, text: str) -> bool:

@@ -35,7 +35,7 @@ class Tools:
     def __init__(self, request: Mapping[str, Any]) -> None:
         self._schemas: dict[str, Any] = dict(_declared(request))
         choice = request.get("tool_choice")
-        self.are_allowed: bool = bool(self._schemas) and choice != "none"
+        self.are_allowed: bool = isinstance(request.get("tools"), list) and bool(request["tools"]) and choice != "none"
         """Whether there may be calls at all."""
         self.forced: str | None = self._forced(choice)
         """The tool that the request names."""

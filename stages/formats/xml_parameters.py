@@ -7,7 +7,8 @@ from typing import Final
 
 import attrs
 
-from stages.formats.call_reader import Body, CallReader
+from stages.formats.body import Body
+from stages.formats.call_reader import CallReader
 from stages.formats.cursor import Cursor, Ended, Impossible, Steps
 from stages.formats.escapes import quoted
 from stages.formats.output import Call

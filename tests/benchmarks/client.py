@@ -126,4 +126,4 @@ class Load:
 
 if __name__ == "__main__":
     load = Load(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], *sys.argv[5:] or [""])
-    print(json.dumps(load.run()))  # noqa: T201 - read by run.py
+    print(json.dumps(load.run()))

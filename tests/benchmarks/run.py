@@ -48,7 +48,7 @@ def free_port() -> int:
 @contextmanager
 def process(*argv: str, port: int, env: dict[str, str] | None = None) -> Iterator[int]:
     """Run a program until it listens; yields its process id."""
-    child = subprocess.Popen(  # noqa: S603 - our own programs
+    child = subprocess.Popen(
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(env or {})}
     )
     try:
@@ -84,7 +84,7 @@ def measure(scene: dict[str, Any], port: int, pid: int | None, events: str) -> d
     before = cpu_seconds(pid) if pid else 0.0
     idle = memory_kib(pid) if pid else 0
     argv = [sys.executable, str(HERE / "client.py"), str(port), str(scene["streams"]), str(scene["concurrent"])]
-    client = subprocess.Popen([*argv, scene["model"], events], stdout=subprocess.PIPE)  # noqa: S603 - ours
+    client = subprocess.Popen([*argv, scene["model"], events], stdout=subprocess.PIPE)
     peak = idle
     while client.poll() is None:
         if pid:

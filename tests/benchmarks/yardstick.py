@@ -1,6 +1,6 @@
 """The yardstick: the plainest Quart-Trio and httpx2 pass-through under the same Hypercorn, without any stage.
 
-    yardstick.py UPSTREAM_URL PORT
+yardstick.py UPSTREAM_URL PORT
 """
 
 from __future__ import annotations

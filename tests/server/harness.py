@@ -335,7 +335,9 @@ def make_config(**sections: dict[str, Any]) -> Config:
     return load_config(CONFIG_FILE, settings, {})
 
 
-async def _run(running: RunningGateway, listener: socket.socket, task_status: trio.TaskStatus[list[str]]) -> None:
+async def _run(  # noqa: ASYNC128 - Hypercorn calls it
+    running: RunningGateway, listener: socket.socket, task_status: trio.TaskStatus[list[str]]
+) -> None:
     await run_gateway(running.gateway, listener, running.stop, task_status)
     running.ended.set()
 

@@ -103,7 +103,7 @@ async def test_h7_quart_does_not_cut_streams():
 async def test_h10_a_group_never_reaches_quart(monkeypatch):
     """H10: a view that fails with a group of an error and a cancellation is a logged 500, not a bare one."""
 
-    async def explode(_request):
+    async def explode(_request):  # noqa: ASYNC124 - it stands for one that awaits
         raise BaseExceptionGroup("g", [RuntimeError("x"), BaseExceptionGroup("h", [ValueError("y")])])
 
     async with gateway_and_upstream() as (gateway, _):

@@ -37,7 +37,7 @@ class Choice:
     cut_calls: int
 
 
-def choice_of(rng: Random, index: int, kind: str, tokens: int) -> Choice:
+def choice_of(rng: Random, index: int, kind: str, tokens: int, width: int) -> Choice:
     """Make a choice of a kind; see ``conversations.conversation``."""
     answer = _Answer(rng, index)
     answer.add({"role": "assistant", "content": ""})
@@ -45,7 +45,7 @@ def choice_of(rng: Random, index: int, kind: str, tokens: int) -> Choice:
         answer.add_reasoning(max(1, tokens // 2))
     has_calls = kind == "tools" or (kind in ("choices", "mixed") and rng.random() < 0.5)
     if not has_calls or rng.random() < 0.3:
-        answer.add_text(tokens)
+        answer.add_text(tokens, width)
     if kind == "reasoning" and rng.random() < 0.3:
         answer.add_reasoning(3)
     if has_calls:
@@ -86,10 +86,10 @@ class _Answer:
         self._moves.append(move)
         return move
 
-    def add_text(self, tokens: int) -> None:
+    def add_text(self, tokens: int, width: int) -> None:
         """So many chunks of content."""
         for _ in range(tokens):
-            token = self._rng.choice(_WORDS)
+            token = self._rng.choice(_WORDS) * width
             self._content += token
             self.add({"content": token})
 

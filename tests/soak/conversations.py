@@ -30,6 +30,8 @@ class Piece:
     events: tuple[Event, ...] = ()
     is_dropped: bool = False
     """An empty chunk, which no client receives."""
+    finishes: bool = False
+    """A choice finishes in it."""
 
 
 @attrs.frozen(eq=False)
@@ -68,18 +70,27 @@ def event_frame(event: Event, style: str, envelope: dict[str, Any]) -> bytes:
     return b"data: %b\n\n" % _compact({**envelope, "choices": [], name: payload})
 
 
-def conversation(rng: Random, kind: str, tokens: int, *, foreign: bytes | None = None, crlf: bool = True) -> Conversation:
+def conversation(
+    rng: Random,
+    kind: str,
+    tokens: int,
+    *,
+    width: int = 1,
+    foreign: bytes | None = None,
+    has_done: bool | None = None,
+) -> Conversation:
     """Make one.
 
     Args:
         rng: every decision comes from it.
         kind: ``text``, ``reasoning``, ``tools``, ``choices`` or ``mixed``.
         tokens: about how many chunks a choice has.
+        width: how often each word of a text is said.
         foreign: a frame, without its blank line, that is no chunk and stands somewhere among them.
-        crlf: whether lines may end otherwise than in LF.
+        has_done: whether ``[DONE]`` is sent.
     """
     number = rng.randint(2, 4) if kind in ("choices", "mixed") else 1
-    choices = [choice_of(rng, index, kind, tokens) for index in range(number)]
+    choices = [choice_of(rng, index, kind, tokens, width) for index in range(number)]
     envelope = {
         "id": f"chatcmpl-{rng.getrandbits(48):012x}",
         "object": "chat.completion.chunk",
@@ -89,7 +100,7 @@ def conversation(rng: Random, kind: str, tokens: int, *, foreign: bytes | None =
     vendor: dict[str, Any] = {"system_fingerprint": "fp_1"} if rng.random() < 0.5 else {}
     if rng.random() < 0.3:
         vendor["x_vendor"] = {"region": "north", "ok": True}
-    write = _Writer(rng, envelope, vendor, line_end=rng.choice(["\n", "\n", "\r\n", "\r"]) if crlf else "\n")
+    write = _Writer(rng, envelope, vendor, line_end=rng.choice(["\n", "\n", "\r\n", "\r"]))
     pieces = list(write.chunks(choices))
     completion = {
         **{key: envelope[key] for key in ("id", "created", "model")},
@@ -105,7 +116,9 @@ def conversation(rng: Random, kind: str, tokens: int, *, foreign: bytes | None =
         pieces.insert(rng.randrange(len(pieces)), Piece(write.lines(each)))
     if rng.random() < 0.05:
         pieces[0] = attrs.evolve(pieces[0], raw=b"\xef\xbb\xbf" + pieces[0].raw)
-    if has_done := rng.random() < 0.9:
+    if has_done is None:
+        has_done = rng.random() < 0.9
+    if has_done:
         pieces.append(Piece(write.lines(b"data: " + _DONE)))
     return Conversation(tuple(pieces), envelope, completion, sum(choice.cut_calls for choice in choices), has_done)
 
@@ -142,13 +155,20 @@ class _Writer:
                     for move in moves
                 ],
                 events=tuple(events),
+                finishes=any(move.finish_reason for move in moves),
             )
             if rng.random() < 0.02 and "x_vendor" not in self._vendor:
                 empty = {"index": moves[0].choice, "delta": rng.choice([{}, {"content": ""}]), "finish_reason": None}
                 yield self.chunk([empty], is_dropped=True)
 
     def chunk(
-        self, choices: list[Any], *, events: tuple[Event, ...] = (), is_dropped: bool = False, **more: Any
+        self,
+        choices: list[Any],
+        *,
+        events: tuple[Event, ...] = (),
+        is_dropped: bool = False,
+        finishes: bool = False,
+        **more: Any,
     ) -> Piece:
         """One chunk."""
         payload = {**self._envelope, **self._vendor, "choices": choices, **more}
@@ -157,7 +177,7 @@ class _Writer:
         lines = [b"data: " + line.encode() for line in self._dump(payload).split("\n")]
         if self._has_ids:
             lines.insert(0, b"id: %d" % self._rng.randrange(1000))
-        return Piece(self.lines(b"\n".join(lines)), events, is_dropped)
+        return Piece(self.lines(b"\n".join(lines)), events, is_dropped, finishes)
 
     def lines(self, text: bytes) -> bytes:
         """A frame of these lines."""

@@ -11,3 +11,9 @@ def fold(payloads, options=None):
     for payload in payloads:
         aggregate.feed(payload)
     return aggregate.response()
+
+
+def fold_message(*deltas):
+    """The message of one choice's deltas."""
+    (choice,) = fold({"choices": [{"index": 0, "delta": delta}]} for delta in deltas)["choices"]
+    return choice["message"]

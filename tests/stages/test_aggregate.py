@@ -1,9 +1,9 @@
-"""A stream folded into one response: the rows A1 to A28, and the keys of each level."""
+"""A stream folded into one response: the rows A1 to A28, and the keys of chunk, choice and delta."""
 
 from __future__ import annotations
 
 import pytest
-from folding import fold
+from folding import fold, fold_message
 from notation import FIN, A, C, R, c1, chunk, t
 
 from pipeline.chunks import encode_json
@@ -20,12 +20,6 @@ def fold_choice(*parts, options=None):
     """The one choice of the response of chunks in the tables' notation."""
     (choice,) = fold(map(chunk, parts), options)["choices"]
     return choice
-
-
-def fold_message(*deltas):
-    """The message of one choice's deltas."""
-    (choice,) = fold({"choices": [{"index": 0, "delta": delta}]} for delta in deltas)["choices"]
-    return choice["message"]
 
 
 def part(key, value):
@@ -149,15 +143,23 @@ def test_a20_choices_are_sorted():
     ]
 
 
+def test_choices_of_odd_indexes():
+    """Numbers come in their order, then texts; what is no index is choice 0, as an absent one is."""
+    indexes = ["1", 10, 2, None, [0], -1]
+    choices = fold({"choices": [{"index": each, "delta": {"content": str(each)}}]} for each in indexes)["choices"]
+    assert [each["index"] for each in choices] == [-1, 0, 2, 10, "1"]
+    assert choices[1]["message"]["content"] == "None[0]"
+
+
 def test_a21_the_last_reason():
-    """A21: finish length, then finish stop, then a null."""
-    assert fold_choice(C("x"), FIN("length"), FIN("stop"), C(""))["finish_reason"] == "stop"
+    """A21: finish length, then finish stop, then what is no reason."""
+    assert fold_choice(C("x"), FIN("length"), FIN("stop"), C(""), FIN(""), FIN(7))["finish_reason"] == "stop"
 
 
 def test_a22_the_first_role():
     """A22: a role only on the last chunk counts; of several the first."""
     assert fold_choice(C("x"), part("role", "user"))["message"]["role"] == "user"
-    assert fold_choice(part("role", "tool"), part("role", "user"))["message"]["role"] == "tool"
+    assert fold_choice(part("role", 7), part("role", "tool"), part("role", "user"))["message"]["role"] == "tool"
 
 
 def test_a23_no_items():
@@ -266,7 +268,7 @@ def test_beside_the_delta(key, values, wanted):
 def test_a_message_beside_the_delta_is_not_added():
     """What Perplexity and Writer say twice is said once."""
     (choice,) = fold(
-        {"choices": [{"index": 0, "delta": {"content": word}, "message": {"content": "High" + word}}]}
+        {"choices": [{"index": 0, "delta": {"content": word}, "message": {"content": "all"}}]}
         for word in ("High", " tide")
     )["choices"]
     assert choice["message"]["content"] == "High tide"
@@ -330,6 +332,7 @@ def test_legacy_function_call():
     )
     assert choice["message"]["function_call"] == {"name": "f", "arguments": '{"a":1}', "note": "x"}
     assert choice["finish_reason"] == "function_call"
+    assert "function_call" not in fold_message({"function_call": "none"})
 
 
 DELTA_KEYS = [
@@ -366,115 +369,6 @@ def test_reasoning_details():
         {"index": 0, "type": "reasoning.text", "text": "Let me.", "format": None, "signature": "c2ln"},
         *details[3:],
     ]
-
-
-# --- calls --------------------------------------------------------------------------------------------------------
-
-
-def calls_of(*fragments):
-    """The calls of fragments in one delta each."""
-    return fold_message(*({"tool_calls": [fragment]} for fragment in fragments)).get("tool_calls")
-
-
-def test_calls_without_an_index():
-    """Each fragment that names a tool is a call; one that does not goes on with the last; they follow those with one."""
-    assert calls_of(
-        {"id": "", "function": {"name": "f", "arguments": "{"}},
-        {"index": None, "function": {"arguments": "}"}},
-        {"index": -1, "id": "b", "function": {"name": "f", "arguments": "{}"}},
-        {"index": 4, "id": "c", "type": "function", "function": {"name": "g"}},
-        {"function": {"arguments": "[]"}},
-        {"index": "0", "custom": {"name": "h", "input": "x"}},
-    ) == [
-        {"id": "c", "type": "function", "function": {"name": "g", "arguments": "[]"}},
-        {"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-        {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-        {"id": "", "type": "custom", "custom": {"name": "h", "input": "x"}},
-    ]
-
-
-def test_calls_without_an_index_in_one_delta():
-    """Gemini's form: two whole calls, no index, the same empty id."""
-    call = {"id": "", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    assert fold_message({"tool_calls": [call, call]})["tool_calls"] == [call, call]
-
-
-def test_a_custom_tool():
-    """A free-form call keeps its form; its input is joined, and no length cuts it off: any text is whole."""
-    fragments = [
-        {"index": 0, "id": "c", "type": "custom", "custom": {"name": "sql", "input": "select "}},
-        {"index": 0, "custom": {"input": "1", "dialect": "lite"}},
-    ]
-    payloads = [{"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in fragments]
-    (choice,) = fold([*payloads, chunk(FIN("length"))])["choices"]
-    custom = {"name": "sql", "input": "select 1", "dialect": "lite"}
-    assert choice["message"]["tool_calls"] == [{"id": "c", "type": "custom", "custom": custom}]
-
-
-def test_unknown_keys_of_a_call():
-    """A thought signature survives: without it the next turn fails."""
-    assert calls_of(
-        {"index": 0, "id": "c", "function": {"name": "f", "strict": True}},
-        {"index": 0, "extra_content": {"google": {"thought_signature": "AB"}}, "function": {"arguments": "{}"}},
-        {"index": 0, "extra_content": {"google": {"thought_signature": "CD"}}, "odd": None},
-    ) == [
-        {
-            "id": "c",
-            "type": "function",
-            "function": {"name": "f", "arguments": "{}", "strict": True},
-            "extra_content": {"google": {"thought_signature": "ABCD"}},
-            "odd": None,
-        }
-    ]
-
-
-@pytest.mark.parametrize(
-    ("pieces", "wanted"),
-    [
-        ([{"b": 1, "a": [1, 2.5]}], '{"b":1,"a":[1,2.5]}'),
-        ([None, {"a": 1}, {"b": {"c": 2}}], '{"a":1,"b":{"c":2}}'),
-        ([{}, '{"a":', "1}"], '{"a":1}'),
-        ([[1], [2]], "[1,2]"),
-        ([0], "0"),
-    ],
-)
-def test_arguments_that_are_no_text(pieces, wanted):
-    """They become text, as the API has it; text that came wins; and they count as whole on `length`."""
-    fragments = [{"index": 0, "id": "c", "function": {"name": "f", "arguments": each}} for each in pieces]
-    payloads = [{"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in fragments]
-    (choice,) = fold([*payloads, chunk(FIN("length"))])["choices"]
-    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == wanted
-
-
-def test_a_dropped_call():
-    """5.6: what was taken for a call and is none is left out, and so is what was never there."""
-    aggregate = Aggregate()
-    aggregate.feed(chunk(WHOLE + t(1, "y", "m", "{}") + FIN("stop")))
-    for choice_index, call_index in ((0, 0), (0, 9), (5, 0)):
-        aggregate.drop_call(choice_index, call_index)
-    assert [call["id"] for call in aggregate.response()["choices"][0]["message"]["tool_calls"]] == ["y"]
-
-
-def test_more_chunks_may_follow():
-    """A response is a copy: what is fed later does not change it."""
-    aggregate = Aggregate()
-    deltas = [
-        {"content": "a", "signature": "s", "ids": [{"index": 0, "x": "p"}], "audio": {"data": "d"}},
-        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}, "extra": {"a": "b"}}]},
-    ]
-    payloads = [
-        {"choices": [{"index": 0, "delta": delta, "logprobs": {"content": [1]}, "ids": [1]}], "nvext": {"a": {}}}
-        for delta in deltas
-    ]
-    for payload in payloads:
-        aggregate.feed(payload)
-    response = aggregate.response()
-    before = encode_json(response)
-    for payload in payloads:
-        aggregate.feed(payload)
-    assert encode_json(response) == before
-    assert aggregate.response() == fold(payloads * 2)
-    assert aggregate.chunks == 4
 
 
 # --- completeness -------------------------------------------------------------------------------------------------

@@ -215,11 +215,14 @@ async def test_the_last_evidence_counts(words, is_there):
 # --- one outcome --------------------------------------------------------------------------------------------------
 
 
-async def test_what_follows_an_error_is_forwarded_and_not_recorded():
-    """5.3: the first error settles; later items still go on, and the end says nothing more."""
+async def test_what_follows_an_error_is_forwarded_and_not_recorded(monkeypatch):
+    """5.3: the first error settles; later items still go on, are not folded, and the end says nothing more."""
+    folded = []
+    feed = Aggregate.feed
+    monkeypatch.setattr(Aggregate, "feed", lambda self, payload: (folded.append(payload), feed(self, payload)))
     items = [text_chunk("a"), error(), text_chunk("b", finish="stop"), error("again"), DONE]
     taken, (response, reason) = await capture(items)
-    assert taken == items
+    assert (taken, folded) == (items, [items[0].payload])
     assert (message_of(response)["content"], reason[-18:]) == ("a", "bad sampling value")
 
 
@@ -293,6 +296,21 @@ async def test_one_outcome_wherever_it_is_cancelled(takes):
     assert set(map(repr, outcomes)) <= {repr(whole), repr(DROPPED)}
     assert outcomes[0] == DROPPED
     assert outcomes[-1] == (whole if takes == 9 else DROPPED)
+
+
+async def test_a_source_that_was_cancelled_is_no_end():
+    """When a request is cancelled its source may close first: the stream was dropped, and did not end."""
+    stage, records = made()
+    into, receive = trio.open_memory_channel(0)
+    send, out = trio.open_memory_channel(2)
+    with into, receive, send, out, trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.run, receive, send)
+            await wait_all_tasks_blocked()
+            into.send_nowait([text_chunk("a", finish="stop")])
+            scope.cancel()
+            into.close()
+    assert records == [("payload_captured", *DROPPED)]
 
 
 async def test_a_consumer_that_leaves_is_no_failure():

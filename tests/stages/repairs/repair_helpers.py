@@ -35,6 +35,8 @@ def registry():
 
 
 REGISTRY = registry()
+CLASSES = [REGISTRY.find(name) for name in ALL_REPAIRS]
+"""The repair stages in their running order."""
 
 
 # --- chunks -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,171 @@
+"""Runs cases against a gateway, many at a time, and judges each."""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import attrs
+import trio
+from cases import Case
+from checks import Log, Punctuality
+from faults import case_named
+from ledger import Entry, Ledger
+from verdicts import Expectation, Seen
+
+__all__ = ["Load", "Result"]
+
+_CASE_TIMEOUT: Final = 40
+_LET_GO_TIMEOUT: Final = 2
+_LATE: Final = 0.4
+
+
+@attrs.define(eq=False)
+class Result:
+    """A case that has run."""
+
+    case: Case
+    seconds: float
+    label: str
+    """What came out, for the table."""
+    outcomes: frozenset[str]
+    """What its log lines may say."""
+    problems: list[str]
+    is_excused: bool = False
+    """It was too slow, and so was this process."""
+
+
+@attrs.define(eq=False)
+class Load:
+    """What runs, and what has run.
+
+    Args:
+        port: the gateway's.
+        client: the gateway's ``upstream.client``.
+        ledger: shared with the upstream.
+        punctuality: this process's.
+    """
+
+    port: int
+    client: str
+    ledger: Ledger
+    punctuality: Punctuality
+    results: list[Result] = attrs.field(factory=list)
+
+    async def run_many(self, names: Iterable[str], *, streams: int, rate: float, seconds: float) -> None:
+        """Start cases until the time is over, so many at a time and so many a second; wait until all have ended."""
+        places = trio.Semaphore(streams)
+        over = trio.current_time() + seconds
+        due = trio.current_time()
+        async with trio.open_nursery() as nursery:
+
+            async def run(name: str) -> None:
+                await self.run_one(name)
+                places.release()
+
+            for name in itertools.takewhile(lambda _: trio.current_time() < over, names):
+                await places.acquire()
+                due = max(due + 1 / rate, trio.current_time() - 1)
+                await trio.sleep_until(due)
+                nursery.start_soon(run, name)
+
+    async def run_one(self, name: str, then: Callable[[Entry], Awaitable[None]] | None = None) -> Result:
+        """Run one case.
+
+        Args:
+            name: the case's.
+            then: runs beside the client.
+        """
+        case = case_named(name, self.client)
+        entry = self.ledger.open(case)
+        started = trio.current_time()
+        answers: list[Seen] = []
+        problems: list[str] = []
+        with trio.move_on_after(_CASE_TIMEOUT) as scope:
+            try:
+                async with trio.open_nursery() as nursery:
+                    if then is not None:
+                        nursery.start_soon(then, entry)
+                    answers = await case.client.run(self.port, case, entry)
+            except* Exception as group:  # noqa: BLE001 - whatever it is, it is this case's
+                problems.append("the client failed: " + "".join(traceback.format_exception(group)))
+        if scope.cancelled_caught:
+            problems.append(f"no end within {_CASE_TIMEOUT} s")
+        seconds = trio.current_time() - started
+        with trio.move_on_after(_LET_GO_TIMEOUT) as scope:
+            await entry.quiet()
+        if scope.cancelled_caught:
+            problems.append(f"{_LET_GO_TIMEOUT} s after the client the upstream has not been let go of")
+        result = self._judge(case, answers, [*problems, *self._misfits_of(entry)])
+        result.seconds = seconds
+        result.is_excused = bool(result.problems) and self._is_excused(answers, started)
+        self.results.append(result)
+        self.ledger.close(case)
+        return result
+
+    @staticmethod
+    def _judge(case: Case, answers: list[Seen], problems: list[str]) -> Result:
+        labels: list[str] = []
+        outcomes: set[str] = set()
+        for seen in answers:
+            fitting, misfits = _fit(case.expected, seen)
+            if fitting is None:
+                problems = [*problems, " | ".join(misfits)]
+                labels.append("WRONG")
+            else:
+                labels.append(fitting.label)
+                outcomes |= fitting.outcomes
+        if len(answers) != case.requests and not problems:
+            problems = [f"{len(answers)} answers to {case.requests} requests"]
+        label = "WRONG" if problems else " + ".join(dict.fromkeys(labels))
+        return Result(case, 0, label, frozenset(outcomes), problems)
+
+    @staticmethod
+    def _misfits_of(entry: Entry) -> list[str]:
+        """What the upstream has seen of a case that it should not have."""
+        case = entry.case
+        least, most = case.attempts.start * case.requests, (case.attempts.stop - 1) * case.requests
+        if least <= entry.attempts <= most:
+            return entry.faults
+        return [f"the upstream was asked {entry.attempts} times, not {least} to {most} times", *entry.faults]
+
+    def _is_excused(self, answers: list[Seen], started: float) -> bool:
+        is_slow = not answers or any(
+            (seen.code or "").endswith("timeout") or seen.status in (408, 504) for seen in answers
+        )
+        return is_slow and self.punctuality.worst_since(started) > _LATE
+
+    def log_problems(self, log: Log) -> list[str]:
+        """What is wrong with the log lines of all that has run."""
+        problems = list(_strangers(log, {result.case.name for result in self.results}))
+        for result in self.results:
+            case = result.case
+            if result.problems:
+                continue
+            lines = log.requests.get(case.name, [])
+            least, most = case.logs.start * case.requests, (case.logs.stop - 1) * case.requests
+            if not least <= len(lines) <= most:
+                problems.append(f"{case.name}: {len(lines)} log lines, not {least} to {most}: {lines}")
+            if wrong := set(lines) - result.outcomes:
+                problems.append(f"{case.name}: the log says {wrong}, not {set(result.outcomes)}; seen: {result.label}")
+            if log.refusals[case.name] not in case.refusals:
+                problems.append(f"{case.name}: {log.refusals[case.name]} calls were refused, not {case.refusals}")
+        return problems
+
+
+def _fit(expected: Iterable[Expectation], seen: Seen) -> tuple[Expectation | None, list[str]]:
+    misfits: list[str] = []
+    for each in expected:
+        misfit = each.misfit(seen)
+        if misfit is None:
+            return each, []
+        misfits.append(misfit)
+    return None, misfits
+
+
+def _strangers(log: Log, names: set[str]) -> Iterable[str]:
+    for request_id in [*log.requests, *log.refusals]:
+        if request_id not in names:
+            yield f"a log line of a request that nobody has sent: {request_id}: {log.requests.get(request_id)}"
