@@ -91,9 +91,9 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     if folding:
         completion = await fold(source, stages, AggregateOptions.of_request(request))
         exchange.stream_ended()
-        answer = encode_json(completion)
-        headers_sent = [*_json_headers(response.headers), (b"content-length", b"%d" % len(answer))]
-        return response_with(DataBody(answer), 200, headers_sent, exchange)
+        whole = encode_json(completion)
+        headers_sent = [*_json_headers(response.headers), (b"content-length", b"%d" % len(whole))]
+        return response_with(DataBody(whole), 200, headers_sent, exchange)
     pipeline = PipelineBody(
         source, stages, join=config.pipeline.join, keepalive_interval=config.server.keepalive_interval
     )

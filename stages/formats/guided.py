@@ -75,6 +75,7 @@ class GuidedReader:
         self._other = other
         self._chosen: Reader | None = None
         self._blanks: list[str] = []
+        self._length = 0
 
     def passes(self, text: str) -> bool:
         """Whether the text goes out as it is. It counts as read then."""
@@ -84,8 +85,9 @@ class GuidedReader:
         """Read more text."""
         if self._chosen is None:
             self._blanks.append(text)
+            self._length += len(text)
             visible = text.lstrip(BLANK)
-            if not visible and len(self._blanks) < MAX_HELD:
+            if not visible and self._length < MAX_HELD:
                 return
             self._chosen = self._guided if visible.startswith(("{", "[")) else self._other
             text = "".join(self._blanks)

@@ -212,20 +212,20 @@ async def test_an_error_status_comes_back_unchanged():
 
 @pytest.mark.parametrize("before", [[], [START]])
 @pytest.mark.parametrize(
-    ("frame", "status", "kind"),
+    ("frame", "status", "kind", "code"),
     [
-        (data({"error": {"message": "no", "code": 503, "type": "overloaded"}}), 503, "overloaded"),
-        (data({"error": {"message": "no", "code": "tool_use_failed"}}), 502, "upstream_error"),
-        (data({"error": "no"}), 502, "upstream_error"),
-        (b'event: error\ndata: {"error":{"message":"no","code":429}}\n\n', 429, "upstream_error"),
-        (data({"object": "error", "message": "no", "code": 400}), 400, "upstream_error"),
-        (chunk({"content": "x"}, error={"message": "no", "code": 400}), 400, "upstream_error"),
+        (data({"error": {"message": "no", "code": 503, "type": "overloaded"}}), 503, "overloaded", 503),
+        (data({"error": {"message": "no", "code": "x", "status_code": 400}}), 400, "upstream_error", "x"),
+        (data({"error": "no"}), 502, "upstream_error", "upstream_reported"),
+        (b'event: error\ndata: {"error":{"message":"no","code":429}}\n\n', 429, "upstream_error", 429),
+        (data({"object": "error", "message": "no", "code": 400}), 400, "upstream_error", 400),
+        (chunk({"content": "x"}, error={"message": "no", "code": 400}), 400, "upstream_error", 400),
     ],
 )
-async def test_an_error_in_the_stream_is_an_error(before, frame, status, kind):
-    """Each form of it, first or later, answers with its status if it names one, and with nothing of the text."""
+async def test_an_error_in_the_stream_is_an_error(before, frame, status, kind, code):  # noqa: PLR0917 - a table's columns
+    """Each form of it, first or later, answers with its status and words, and with nothing of the text."""
     found, error = error_of(await answer([*before, frame, STOP, DONE]))
-    assert (found, error["message"], error["type"], error["code"]) == (status, "no", kind, "upstream_reported")
+    assert (found, error["message"], error["type"], error["code"]) == (status, "no", kind, code)
 
 
 @pytest.mark.parametrize(

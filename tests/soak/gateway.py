@@ -105,7 +105,10 @@ async def running_gateway(folder: Path, upstream_port: int, client: str, workers
         listens = re.search(rb"listens on http://127\.0\.0\.1:(\d+)/", greeting)
         if listens is None:
             raise SystemExit(f"the gateway did not start; see {folder / 'gateway.log'}")
-        yield Gateway(process, int(listens[1]))
+        port = int(listens[1])
+        with trio.fail_after(_START_TIMEOUT):
+            await _accepts(port)
+        yield Gateway(process, port)
     finally:
         if process.returncode is None:
             process.kill()
@@ -113,3 +116,15 @@ async def running_gateway(folder: Path, upstream_port: int, client: str, workers
             await process.wait()
             if process.stdout is not None:
                 await process.stdout.aclose()
+
+
+async def _accepts(port: int) -> None:
+    """Wait until connections are accepted."""
+    while True:
+        try:
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+        except OSError:
+            await trio.sleep(0.05)
+        else:
+            await stream.aclose()
+            return
