@@ -16,7 +16,7 @@ from server.errors import UpstreamError, UpstreamErrorKind
 if TYPE_CHECKING:
     from server.upstreams.base import Headers
 
-__all__ = ["MAX_CODINGS", "PIECE_BYTES", "ContentDecoder", "content_decoder"]
+__all__ = ["MAX_CODINGS", "PIECE_BYTES", "ContentDecoder", "content_decoder", "undone_headers"]
 
 PIECE_BYTES: Final = 64 * 1024
 """About the most that one step gives, so that a small input that stands for a huge output costs no memory."""
@@ -93,6 +93,11 @@ def content_decoder(headers: Headers) -> ContentDecoder | None:
     if not names or len(names) > MAX_CODINGS or not _DECODERS.keys() >= set(names):
         return None
     return ContentDecoder([_DECODERS[name]() for name in reversed(names)])
+
+
+def undone_headers(decoder: ContentDecoder | None) -> tuple[bytes, ...]:
+    """The headers that no longer hold once a decoder has undone the codings; none where there is no decoder."""
+    return () if decoder is None else (b"content-encoding", b"content-length")
 
 
 class _Members:

@@ -15,8 +15,9 @@ import attrs
 import trio
 
 from server.errors import UpstreamError, UpstreamErrorKind
-from server.upstreams.base import Headers, UpstreamRequest
-from server.upstreams.codings import ContentDecoder, content_decoder
+from server.hop_headers import end_to_end
+from server.upstreams.base import UpstreamRequest
+from server.upstreams.codings import ContentDecoder, content_decoder, undone_headers
 from server.upstreams.connection import Connection
 from server.upstreams.origin import Origin
 from server.upstreams.pool import Place, Pool, PoolStatistics
@@ -29,20 +30,6 @@ __all__ = ["HttpResponse", "HttpUpstream", "HttpUpstreamOptions"]
 
 _PROBE_TIMEOUT: Final = 5.0
 _FIRST_SERVER_ERROR: Final = 500
-_HOP_BY_HOP: Final = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-"""RFC 9110, section 7.6.1."""
 
 
 @attrs.frozen
@@ -165,7 +152,7 @@ class HttpResponse:
         self._place = place
         self._connection: Connection | None = connection
         self._decoder = None if parsed.bodiless else content_decoder(parsed.headers)
-        self.headers = _end_to_end(parsed.headers, is_undone=self._decoder is not None)
+        self.headers = end_to_end(parsed.headers, undone_headers(self._decoder))
 
     async def receive(self) -> bytes:
         """See ``UpstreamResponse.receive``. A body whose coding is undone comes in pieces of ``codings.PIECE_BYTES``.
@@ -197,13 +184,3 @@ class HttpResponse:
                 return piece
         decoder.finish()
         return b""
-
-
-def _end_to_end(headers: Headers, *, is_undone: bool) -> Headers:
-    """What remains of the headers behind this hop."""
-    dropped = {
-        token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")
-    } | _HOP_BY_HOP
-    if is_undone:
-        dropped |= {b"content-encoding", b"content-length"}
-    return [(name, value) for name, value in headers if name not in dropped]

@@ -9,9 +9,9 @@ import httpx2
 import trio
 
 from server.errors import UpstreamError, UpstreamErrorKind
-from server.upstreams.codings import content_decoder
+from server.hop_headers import end_to_end
+from server.upstreams.codings import content_decoder, undone_headers
 from server.upstreams.httpx2_errors import failure_of
-from server.upstreams.response_headers import end_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ class Httpx2Response:
         headers = [(name.lower(), value) for name, value in response.headers.raw]
         self.status = response.status_code
         self._decoder = content_decoder(headers)
-        self.headers = end_to_end(headers, is_undone=self._decoder is not None)
+        self.headers = end_to_end(headers, undone_headers(self._decoder))
         self._place = place
         self._upstream = upstream
         self._ended = False

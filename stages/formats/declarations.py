@@ -82,8 +82,8 @@ _CALLS: Final[tuple[CallFormat, ...]] = (
             block_end=f"</｜DSML｜{block}>",
         )
         for names, block in (
-            (("deepseek_v4", "deepseekv4"), "tool_calls"),
-            (("deepseek_v3_2", "deepseek_v32", "deepseekv32"), "function_calls"),
+            (("deepseek_v4",), "tool_calls"),
+            (("deepseek_v3_2",), "function_calls"),
         )
     ),
     *(
@@ -103,8 +103,8 @@ _CALLS: Final[tuple[CallFormat, ...]] = (
             ends=("<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"),
         )
         for names, header in (
-            (("deepseek_v3_1", "deepseek_v31", "deepseekv31"), name_header),
-            (("deepseek_v3", "deepseekv3"), typed_header),
+            (("deepseek_v3_1",), name_header),
+            (("deepseek_v3",), typed_header),
         )
     ),
     MarkedCalls(

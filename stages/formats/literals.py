@@ -141,8 +141,10 @@ def _enter_string(cursor: Cursor, dialect: Dialect) -> Steps[Quotes]:
     """Step over the mark that begins a string, the longest there can be."""
     ahead = yield from cursor.peek()
     options = [quotes for quotes in dialect.quotes if quotes.mark[0] == ahead]
-    while not cursor.is_ended and any(quotes.mark != ahead and quotes.mark.startswith(ahead) for quotes in options):
-        ahead = yield from cursor.ahead(len(ahead) + 1)
+    while any(len(quotes.mark) > len(ahead) and quotes.mark.startswith(ahead) for quotes in options):
+        shorter, ahead = ahead, (yield from cursor.ahead(len(ahead) + 1))
+        if ahead == shorter:  # the text ends there
+            break
     found = next((quotes for quotes in options if ahead.startswith(quotes.mark)), None)
     if found is None:
         raise Impossible

@@ -21,7 +21,7 @@ FormatT = TypeVar("FormatT", bound=Format)
 
 
 def find_call_format(name: str) -> CallFormat:
-    """The format of tool calls of that name; hyphens count as low lines.
+    """The format of tool calls of that name; case, hyphens and low lines do not count.
 
     Raises:
         RegistryError: there is none, or it cannot be imported. One line, with the nearest right name.
@@ -30,7 +30,7 @@ def find_call_format(name: str) -> CallFormat:
 
 
 def find_reasoning_format(name: str) -> ReasoningFormat:
-    """The format of thoughts of that name; hyphens count as low lines.
+    """The format of thoughts of that name; case, hyphens and low lines do not count.
 
     Raises:
         RegistryError: there is none, or it cannot be imported. One line, with the nearest right name.
@@ -47,19 +47,21 @@ def format_names(kind: type[Format]) -> list[str]:
 def _find(name: str, kind: type[FormatT], word: str) -> FormatT:
     wanted = _normal(name)
     known = {each: found for found in FORMATS if isinstance(found, kind) for each in found.names}
-    if wanted in known:
-        return known[wanted]
-    installed = {_normal(point.name): point for point in _installed()}
-    if wanted in installed:
-        return _load(installed[wanted], kind, word)
+    for each, found in known.items():
+        if _normal(each) == wanted:
+            return found
+    points = list(_installed())
+    for point in points:
+        if _normal(point.name) == wanted:
+            return _load(point, kind, word)
     raise RegistryError(
-        f'there is no {word} format "{name}"{nearest(name, [*known, *installed])}; '
+        f'there is no {word} format "{name}"{nearest(name, [*known, *(point.name for point in points)])}; '
         f"there are: {', '.join(format_names(kind))}"
     )
 
 
 def _normal(name: str) -> str:
-    return name.replace("-", "_")
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def _installed() -> Iterable[EntryPoint]:

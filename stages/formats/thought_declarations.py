@@ -13,7 +13,7 @@ _THINK: Final = ThoughtMarkup(("<think>",), ("</think>",))
 
 THOUGHT_FORMATS: Final[tuple[Format, ...]] = (
     MarkedThoughts(
-        names=("basic", "qwen3", "glm45", "glm47", "nemotron_deci", "deepseek_v4", "deepseekv4"),
+        names=("basic", "qwen3", "glm45", "glm47", "nemotron_deci", "deepseek_v4"),
         markup=_THINK,
     ),
     MarkedThoughts(
@@ -32,7 +32,7 @@ THOUGHT_FORMATS: Final[tuple[Format, ...]] = (
         is_inside=True,
     ),
     MarkedThoughts(
-        names=("deepseek_v3_1", "deepseek_v31", "deepseek_v3_2", "deepseek_v32", "deepseek_v3"),
+        names=("deepseek_v3_1", "deepseek_v3_2", "deepseek_v3"),
         markup=_THINK,
         switch="thinking",
     ),

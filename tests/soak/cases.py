@@ -53,8 +53,10 @@ class Request:
             return False
         return json.loads(self.body).get("stream") is not True
 
-    def misfit(self, method: str, target: str, body: bytes) -> str | None:
-        """What is wrong with the request as the upstream received it."""
+    def misfit(self, method: str, target: str, body: bytes | None) -> str | None:
+        """What is wrong with the request as the upstream received it; no body: it broke off."""
+        if body is None:
+            return "the request's body broke off on its way to the upstream"
         if (method, target) != (self.method, self.path):
             return f"the upstream was asked for {method} {target}"
         if not self.is_folded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -50,21 +51,24 @@ def leaves(draft: Draft) -> Case:
             kinds.append(Nothing(outcomes=outcomes))
         return _unserved(draft, client, *kinds, logs=logs)
     talk = draft.talk(tokens=rng.randint(1, 150))
-    if rng.random() < 0.5:
-        script = draft.partly(draft.cut(talk).raws, Act.STALL, pause=0.05)
-    else:
-        script = stream(rng, talk.raws, pause=0.05)
+    outcomes = frozenset({"client_left", "ok"})
+    kinds = [draft.left(talk, outcomes)]
+    script = stream(rng, talk.raws, pause=0.05)
     if point != "answer" and rng.random() < 0.5:
         script = Script([Act.READ_BODY, Act.STALL])
-    outcomes = frozenset({"client_left", "ok"})
-    attempts = range(2)
+    elif rng.random() < 0.5:
+        cut = draft.cut(talk)
+        script = draft.partly(cut.raws, Act.STALL, pause=0.05)
+        kinds.append(draft.failed(cut, "upstream_idle_timeout", 504))  # it wanted more than there is
+    if client.way == "half":
+        kinds += [CutOff(draft.frames(talk), outcomes), Nothing(outcomes=outcomes)]
     return Case(
         draft.name,
         draft.request(),
         script,
         client,
-        [draft.left(talk, outcomes), *([] if client.way != "half" else [CutOff(b"", outcomes), Nothing(outcomes=outcomes)])],
-        attempts=attempts,
+        kinds,
+        attempts=range(2),
         logs=_MAYBE,
         refusals=_ANY,
         checks_body=False,
@@ -126,8 +130,7 @@ def noise(draft: Draft) -> Case:
     data = draft.rng.randbytes(draft.rng.randint(1, 40_000))
     if draft.rng.random() < 0.5:
         data = data[:200] + b"\r\n\r\n"
-    leaves_at_once = draft.rng.random() < 0.3
-    client = SendsRaw(data, leaves=leaves_at_once)
+    client = SendsRaw(data, patience=draft.rng.choice([0, math.inf, math.inf]))
     return _unserved(draft, client, Nothing(frozenset({400, 431, 501})), logs=range(1))
 
 
@@ -139,18 +142,23 @@ def long_head(draft: Draft) -> Case:
 
 
 def other_protocol(draft: Draft) -> Case:
-    """HTTP/2 and WebSocket, well and badly spoken; what does not become HTTP/1.1 is closed."""
+    """TLS, WebSocket and HTTP/2, well and badly spoken. An HTTP/2 connection has no limit for its first request."""
     rng = draft.rng
     rest = rng.randbytes(rng.randint(0, 300))
+    hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-    data = rng.choice(
+    upgrade = b"GET %b HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: %b\r\n"
+    socket_headers = b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    data, patience = rng.choice(
         [
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + rest,
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + rest,
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rest,
+            (hello + settings + rest, rng.random()),
+            (hello + rest, rng.random()),
+            (upgrade % (b"/live", b"h2c") + b"http2-settings: AAMAAABkAAQAAP__\r\n\r\n" + rest, rng.random()),
+            (upgrade % (b"/v1/chat/completions", b"websocket") + socket_headers + rest, math.inf),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rest, math.inf),
         ]
     )
-    return _unserved(draft, SendsRaw(data, leaves=rng.random() < 0.7), Nothing(), logs=range(1))
+    return _unserved(draft, SendsRaw(data, patience=patience), Nothing(frozenset({101, 400, 404})), logs=range(1))
 
 
 def churn(draft: Draft) -> Case:
@@ -167,7 +175,7 @@ def proxied_cut(draft: Draft) -> Case:
     steps: list[Any] = [head(200, f"content-length: {len(body)}") + body[:-1], 0.05]
     script = Script([Act.READ_BODY, *steps, *draft.rng.choice([[Act.RESET], []])])
     request = attrs.evolve(draft.request(), body=b"", method="GET", path="/v1/files/1/content")
-    expected: Sequence[Expectation] = [CutOff(body, frozenset({"upstream_reset"}))]
+    expected: Sequence[Expectation] = [CutOff([body], frozenset({"upstream_reset"}))]
     return Case(draft.name, request, script, Reads(), expected)
 
 

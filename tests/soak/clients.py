@@ -228,8 +228,8 @@ class SendsRaw:
     data: bytes
     pieces: int = 1
     pause: float = 0.0
-    leaves: bool = False
-    """Whether it goes without waiting."""
+    patience: float = math.inf
+    """Seconds that it waits for."""
 
     async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
@@ -237,14 +237,14 @@ class SendsRaw:
             for piece in _slices(self.data, self.pieces):
                 await _send(line.stream, piece)
                 await trio.sleep(self.pause)
-            if self.leaves:
-                return [Seen(end="left")]
             received = b""
-            with contextlib.suppress(trio.BrokenResourceError):
+            with trio.move_on_after(self.patience) as waiting, contextlib.suppress(trio.BrokenResourceError):
                 while data := await line.stream.receive_some(65536):
                     received += data
                     if (seen := _answer_of(received)).end == "whole":
                         return [seen]
+            if waiting.cancelled_caught:
+                return [Seen(end="left")]
             return [_answer_of(received, is_closed=True)]
 
 

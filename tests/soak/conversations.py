@@ -113,7 +113,7 @@ def conversation(
         pieces.append(write.chunk([], usage=usage))
         completion["usage"] = usage
     for each in [foreign] if foreign is not None else rng.sample(_FOREIGN, rng.randrange(3)):
-        pieces.insert(rng.randrange(len(pieces)), Piece(write.lines(each)))
+        pieces.insert(rng.randrange(1, len(pieces)), Piece(write.lines(each)))
     if rng.random() < 0.05:
         pieces[0] = attrs.evolve(pieces[0], raw=b"\xef\xbb\xbf" + pieces[0].raw)
     if has_done is None:

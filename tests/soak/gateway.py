@@ -70,6 +70,7 @@ class Gateway:
 
     process: trio.Process
     port: int
+    is_stopping: bool = False
 
     def pids(self) -> list[int]:
         """The process and its workers."""
@@ -78,6 +79,7 @@ class Gateway:
 
     async def drain(self, seconds: float) -> int | None:
         """Send SIGTERM and wait for the exit code; none where it does not come in time."""
+        self.is_stopping = True
         self.process.send_signal(signal.SIGTERM)
         with trio.move_on_after(seconds):
             return await self.process.wait()

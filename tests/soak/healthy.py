@@ -9,7 +9,7 @@ from cases import Case, Draft
 from clients import Pipelines, Reads
 from conversations import Conversation
 from gateway import IDLE_TIMEOUT, MAX_BODY_BYTES, MAX_FRAME_BYTES
-from scripts import Act, Script, body_steps, head, response, stream
+from scripts import Act, Script, Step, body_steps, head, response, stream
 from verdicts import Expectation, Passed
 
 __all__ = [
@@ -70,12 +70,13 @@ def rest(draft: Draft) -> Case:
 
 def slow_tokens(draft: Draft) -> Case:
     """A model that takes its time, with silences that are just allowed."""
-    talk = draft.talk(tokens=draft.rng.randint(2, 12))
-    frames = talk.raws
-    steps = body_steps(draft.rng, frames, 0, is_chunked=True)
-    for at in draft.rng.sample(range(len(steps)), min(len(steps), 8)):
-        steps.insert(at, draft.rng.random() * IDLE_TIMEOUT / 2)
-    return _case(draft, talk, Script([Act.READ_BODY, _STREAM_HEAD, *steps]))
+    rng = draft.rng
+    talk = draft.talk(tokens=rng.randint(2, 12))
+    pauses = {at: rng.random() * IDLE_TIMEOUT / 2 for at in rng.sample(range(len(talk.raws)), min(len(talk.raws), 8))}
+    steps: list[Step] = []
+    for at, raw in enumerate(talk.raws):
+        steps += [pauses.get(at, 0.0), *body_steps(rng, [raw], 0, ends=False)]
+    return _case(draft, talk, Script([Act.READ_BODY, _STREAM_HEAD, *steps, b"0\r\n\r\n"]))
 
 
 def flood(draft: Draft) -> Case:
@@ -116,22 +117,22 @@ def silence(draft: Draft) -> Case:
 
 def slow_reader(draft: Draft) -> Case:
     """A client that reads little at a time: the gateway waits for it."""
-    talk = draft.talk("text", draft.rng.randint(20, 60), width=100)
-    client = Reads(
-        max_bytes=draft.rng.randint(500, 4000), pause=draft.rng.random() * 0.05, receive_buffer=4096
-    )
+    rng = draft.rng
+    talk = draft.talk("text", rng.randint(20, 150), width=100)
+    client = Reads(max_bytes=rng.randint(1000, 4000), pause=rng.random() * 0.05, receive_buffer=4096)
     return _case(draft, talk, client=client)
 
 
 def nap(draft: Draft) -> Case:
-    """A client that rests for longer than the upstream may be silent, in the middle of megabytes."""
+    """A client that rests for longer than the upstream may be silent, in the middle of megabytes.
+
+    It rests once: Linux adds up the rests of a reader with a small buffer when it applies ``TCP_USER_TIMEOUT``.
+    """
     draft.streams = True
     talk = draft.talk("text", 1200, width=600)
-    steps = body_steps(draft.rng, talk.raws, 0)
-    naps = tuple((draft.rng.randint(1, 1_000_000), IDLE_TIMEOUT + 0.3) for _ in range(2))
-    return _case(
-        draft, talk, Script([Act.READ_BODY, _STREAM_HEAD, *steps]), Reads(naps=tuple(sorted(naps)), receive_buffer=8192)
-    )
+    script = Script([Act.READ_BODY, _STREAM_HEAD, *body_steps(draft.rng, talk.raws, 0)])
+    nap = (draft.rng.randint(1, 1_000_000), IDLE_TIMEOUT + 0.3)
+    return _case(draft, talk, script, Reads(naps=(nap,), receive_buffer=8192))
 
 
 def big_body(draft: Draft) -> Case:

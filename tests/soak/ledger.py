@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from cases import Case
 
 __all__ = ["Entry", "Ledger"]
+
+_REMEMBERED: Final = 200
 
 
 @attrs.define(eq=False)
@@ -51,10 +54,11 @@ class Entry:
 
 
 class Ledger:
-    """The cases that run, by name."""
+    """The cases that run, by name, and some that have ended: a request may get under way although its client has left."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._ended: deque[str] = deque()
 
     def open(self, case: Case) -> Entry:
         """A case begins."""
@@ -62,9 +66,11 @@ class Ledger:
         return entry
 
     def find(self, name: str) -> Entry | None:
-        """A case that runs, by its name."""
+        """A case, by its name."""
         return self._entries.get(name)
 
     def close(self, case: Case) -> None:
         """A case has ended."""
-        del self._entries[case.name]
+        self._ended.append(case.name)
+        if len(self._ended) > _REMEMBERED:
+            self._entries.pop(self._ended.popleft(), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
@@ -90,7 +89,7 @@ class Load:
                         nursery.start_soon(then, entry)
                     answers = await case.client.run(self.port, case, entry)
             except* Exception as group:  # noqa: BLE001 - whatever it is, it is this case's
-                problems.append("the client failed: " + "".join(traceback.format_exception(group)))
+                problems += [f"the client failed: {error!r}" for error in group.exceptions]
         if scope.cancelled_caught:
             problems.append(f"no end within {_CASE_TIMEOUT} s")
         seconds = trio.current_time() - started

@@ -65,13 +65,23 @@ async def soak(options: _Options, folder: Path) -> Report:
             nursery.start_soon(punctuality.watch)
             load = Load(gateway.port, options.client, ledger, punctuality)
             report = Report(load.results, log)
-            run = _Run(options, gateway, load, report)
-            await run.run()
+            async with trio.open_nursery() as running:
+                running.start_soon(_die_with, gateway, running.cancel_scope, report)
+                await _Run(options, gateway, load, report).run()
+                running.cancel_scope.cancel()
             log.read()
             report.problems += upstream.strangers
             report.problems += load.log_problems(log)
         nursery.cancel_scope.cancel()
     return report
+
+
+async def _die_with(gateway: Gateway, scope: trio.CancelScope, report: Report) -> None:
+    """End the run where the gateway ends before it is told to."""
+    exit_code = await gateway.process.wait()
+    if not gateway.is_stopping:
+        report.problems.append(f"the gateway died; its exit code is {exit_code}")
+        scope.cancel()
 
 
 @attrs.define(eq=False)

@@ -85,8 +85,7 @@ class Upstream:
             for step in steps[:at]:
                 await connection.do(step)
             body = await connection.read_body()
-            misfit = case.request.misfit(connection.method, connection.target, body or b"")
-            if case.checks_body and misfit is not None:
+            if case.checks_body and (misfit := case.request.misfit(connection.method, connection.target, body)):
                 entry.faults.append(misfit)
             steps = steps[at + 1 :]
             async with trio.open_nursery() as nursery:

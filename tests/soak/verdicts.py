@@ -61,7 +61,7 @@ class Whole:
 
     frames: list[bytes]
     is_loose: bool = False
-    """Line ends are CRLF and events stand among them; see ``canonical``."""
+    """Line ends are CRLF and events stand among them; see ``_canonical``."""
     events: str | None = None
     """What ``Callahead-Events`` must say."""
     outcomes: frozenset[str] = frozenset({"ok"})
@@ -107,18 +107,18 @@ class ErrorFrame:
             return f"the error is {seen.code}, not {self.code}"
         expected = b"".join(self.frames)
         if self.may_lose:
-            whole, part = canonical(expected), canonical(before)
-            is_part = whole.startswith((part, part.rstrip(b"\r\n")))
-            return None if is_part else f"what came before the error is no part of what was sent: {part[-200:]!r}"
+            return _beginning(self.frames, attrs.evolve(seen, body=bytearray(before)))
         return _difference(expected, before, is_loose=self.is_loose)
 
 
 @attrs.frozen
 class Refused:
-    """An error of the gateway's own in place of a response."""
+    """An error in place of a response."""
 
     status: int
     code: str
+    said: int | None = None
+    """The code in the body, where the upstream's own stands there."""
 
     @property
     def label(self) -> str:
@@ -138,7 +138,7 @@ class Refused:
             error = json.loads(seen.body)["error"]
         except (ValueError, LookupError, TypeError):
             return f"no error object: {seen}"
-        if set(error) != {"message", "type", "param", "code"} or error["code"] != self.code:
+        if not set(error) >= {"message", "type", "param", "code"} or error["code"] != (self.said or self.code):
             return f"the error is {error}, not {self.code}"
         return None
 
@@ -198,15 +198,14 @@ class Left:
             return f"an answer: {seen}"
         if self.frames is None:
             return None
-        whole, part = canonical(b"".join(self.frames)), canonical(bytes(seen.body))
-        return None if whole.startswith(part.rstrip(b"\r\n")) else f"no beginning of what was sent: {part[-200:]!r}"
+        return _beginning(self.frames, seen)
 
 
 @attrs.frozen
 class CutOff:
     """A response that was begun and is broken off, so that it does not look whole."""
 
-    body: bytes
+    frames: list[bytes]
     outcomes: frozenset[str]
     label: ClassVar[str] = "cut off"
 
@@ -214,7 +213,7 @@ class CutOff:
         """See ``Expectation``."""
         if seen.status is None or seen.end not in ("eof", "reset"):
             return f"not cut off: {seen}"
-        return None if self.body.startswith(seen.body) else f"no beginning of what was sent: {seen}"
+        return _beginning(self.frames, seen)
 
 
 @attrs.frozen
@@ -231,7 +230,13 @@ class Nothing:
         return None if is_fitting else f"not closed: {seen}"
 
 
-def canonical(body: bytes) -> bytes:
+def _beginning(frames: list[bytes], seen: Seen) -> str | None:
+    """Why a body is not the beginning of some frames."""
+    whole, part = _canonical(b"".join(frames)), _canonical(bytes(seen.body))
+    return None if whole.startswith(part.rstrip(b"\r\n")) else f"no beginning of what was sent: {seen}"
+
+
+def _canonical(body: bytes) -> bytes:
     """The body without the one freedom there is: where a read ends between the CR and the LF of a blank line, the LF
     follows behind the events that the frame brought about."""
     return re.sub(rb"\n{3,}", b"\n\n", body.replace(b"\r\n", b"\r"))
@@ -239,7 +244,7 @@ def canonical(body: bytes) -> bytes:
 
 def _difference(expected: bytes, found: bytes, *, is_loose: bool = False) -> str | None:
     if is_loose:
-        expected, found = canonical(expected), canonical(found)
+        expected, found = _canonical(expected), _canonical(found)
     if expected == found:
         return None
     at = next((at for at, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found)))

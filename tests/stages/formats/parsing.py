@@ -68,10 +68,12 @@ class Client:
 
     @property
     def content(self):
+        """The text of the answer."""
         return self.texts["content"]
 
     @property
     def reasoning(self):
+        """The text of the thoughts."""
         return self.texts["reasoning_content"]
 
     @property

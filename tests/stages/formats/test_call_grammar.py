@@ -1,4 +1,5 @@
 """What counts as a call, format by format, beyond the vectors (spec, parsers, 2 to 6)."""
+# ruff: noqa: RUF001 - DeepSeek's tokens are spelled with fullwidth bars
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ GUIDED = {"response_format": {"type": "json_schema", "json_schema": {}}}
 
 # For each case: format, text, content, the calls' names and arguments; those that are left open end with "...".
 WHOLE = {
-    # J: members in any order
+    # J, members in any order
     "arguments-first": ("hermes", '<tool_call>{"arguments": {"a":1}, "name": "now"}</tool_call>', "", ['now{"a":1}']),
     "arguments-first-as-text": ("hermes", '<tool_call>{"arguments":"{\\"a\\":1}","name":"now"}', "", ['now{"a":1}']),
     "wrapped": ("hermes", '<tool_call>{"type":"function","function":{"name":"now","arguments":{"a":[{}]}},"id":"x"}</tool_call>', "", ['now{"a":[{}]}']),
@@ -25,7 +26,7 @@ WHOLE = {
     "members-behind": ("hermes", '<tool_call>{"name":"now","arguments":{},"x":{"y":"}"},"z":"<"}</tool_call>ok', "ok", ["now{}"]),
     "name-with-escape": ("hermes", '<tool_call>{"name":"\\u006eow","arguments":{}}</tool_call>', "", ["now{}"]),
     "blanks-before-the-text-object": ("hermes", '<tool_call>{"name":"now","arguments":" \\n{\\"a\\":1} "}</tool_call>', "", ['now{"a":1}']),
-    # J: what is none
+    # J, what is none
     "no-name": ("hermes", '<tool_call>{"arguments":{}}</tool_call>', None, []),
     "name-is-a-number": ("hermes", '<tool_call>{"name":5,"arguments":{}}</tool_call>', None, []),
     "name-with-a-blank": ("hermes", '<tool_call>{"name":"no w","arguments":{}}</tool_call>', None, []),

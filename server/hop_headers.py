@@ -1,10 +1,12 @@
-"""What remains of a response's headers behind a hop."""
+"""Headers that concern one connection only, and those that go on behind it (RFC 9110, section 7.6.1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from server.upstreams.base import Headers
 
 __all__ = ["end_to_end"]
@@ -12,6 +14,7 @@ __all__ = ["end_to_end"]
 _HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
+        b"http2-settings",
         b"keep-alive",
         b"proxy-authenticate",
         b"proxy-authorization",
@@ -22,20 +25,18 @@ _HOP_BY_HOP: Final = frozenset(
         b"upgrade",
     }
 )
-"""RFC 9110, section 7.6.1."""
 
 
-def end_to_end(headers: Headers, *, is_undone: bool) -> Headers:
-    """The headers that concern more than one connection, in their order.
+def end_to_end(headers: Iterable[tuple[bytes, bytes]], also_without: Iterable[bytes] = ()) -> Headers:
+    """The headers that go on, in their order.
 
     Args:
         headers: names in lower case.
-        is_undone: a content coding was undone: what tells of it is left out.
+        also_without: more names that are left out.
     """
-    dropped = set(_HOP_BY_HOP)
-    for name, value in headers:
+    lines = list(headers)
+    dropped = {*_HOP_BY_HOP, *also_without}
+    for name, value in lines:
         if name == b"connection":
             dropped.update(token.strip().lower() for token in value.split(b","))
-    if is_undone:
-        dropped |= {b"content-encoding", b"content-length"}
-    return [(name, value) for name, value in headers if name not in dropped]
+    return [(name, value) for name, value in lines if name not in dropped]
