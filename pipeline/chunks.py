@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import orjson
 
 from pipeline.items import Chunk, Payload
+from pipeline.sse import SseDecoder
 
 __all__ = [
     "MAX_CHOICES",
@@ -23,6 +24,7 @@ __all__ = [
     "delta_of",
     "encode_json",
     "error_of",
+    "exact_object",
     "exact_payload",
     "finish_reason_of",
     "numbered_choices",
@@ -76,12 +78,18 @@ def exact_payload(chunk: Chunk) -> Payload:
     """The payload to build an edit from: as ``chunk.payload``, but with integers of any length as they came."""
     if chunk.raw is None or _LONG_INTEGER.search(chunk.raw) is None:
         return chunk.payload
-    start, end = chunk.raw.find(b"{"), chunk.raw.rfind(b"}") + 1
+    return exact_object(chunk.payload, SseDecoder().read(chunk.raw).data or b"")
+
+
+def exact_object(payload: Payload, data: bytes) -> Payload:
+    """A parsed object, but with integers of any length as they stand in the text that it was parsed from."""
+    if _LONG_INTEGER.search(data) is None:
+        return payload
     try:
-        payload = _parse_exactly(chunk.raw[start:end])
-    except ValueError:  # several data lines, or longer than int() takes
-        return chunk.payload
-    return payload if isinstance(payload, dict) else chunk.payload
+        exact = _parse_exactly(data)
+    except ValueError:  # longer than int() takes
+        return payload
+    return exact if isinstance(exact, dict) else payload
 
 
 def _parse_exactly(data: bytes) -> Any:

@@ -44,7 +44,8 @@ class Completeness:
     def cut(self) -> StreamCut | None:
         """What a clean end without ``[DONE]`` means now: a failure, or none if all is well."""
         if self._open:
-            names = ", ".join(str(key) for key in sorted(self._open, key=str))
+            # An index that is a text is the upstream's, and no business of a log.
+            names = ", ".join(sorted(str(key) if isinstance(key, int) else "?" for key in self._open))
             return StreamCut(f"the upstream ended the stream before choice {names} had finished")
         if not self._finished:
             return StreamCut("the upstream ended the stream before it sent any choice")

@@ -27,6 +27,9 @@ from pipeline.sse import MAX_FRAME_BYTES, Frame, SseDecoder
 __all__ = ["ItemDecoder", "item_of", "reported_failure"]
 
 
+_LONGEST_DONE = 64
+
+
 class ItemDecoder:
     """Bytes of an upstream's body in any cut to items.
 
@@ -89,12 +92,14 @@ class ItemDecoder:
 def item_of(frame: Frame) -> Item:
     """The item that a frame is."""
     data = frame.data
-    if not data or (frame.event and frame.event not in ("message", "error")):
-        return Verbatim(frame)
-    if data[:6] == b"[DONE]" and data.strip() == b"[DONE]":
+    if (
+        data and len(data) < _LONGEST_DONE and data.strip() == b"[DONE]"
+    ):  # whatever its event: SDKs look at the data only
         raw = frame.raw
         # A read may have ended between the CR and the LF of the last line end: the LF is sure to follow.
         return End(raw + b"\n" if raw.endswith(b"\r\n\r") else raw)
+    if not data or (frame.event and frame.event not in ("message", "error")):
+        return Verbatim(frame)
     try:
         payload = parse_json(data)
     except ValueError:

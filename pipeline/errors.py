@@ -51,6 +51,13 @@ class StreamFailure(CallaheadError):  # noqa: N818 - a failure is what ends a st
     type: str = "upstream_error"
     code: str = "upstream_error"
     param: str | None = None
+    logged: str | None = None
+    """What a log may hold instead of the message, where that quotes what a model or a client said."""
+
+    @property
+    def log_text(self) -> str:
+        """The one line for the log: never a message's content."""
+        return self.message if self.logged is None else self.logged
 
     @property
     def message(self) -> str:
@@ -97,6 +104,7 @@ class UpstreamReported(StreamFailure):
     """The upstream's own error frame, as far as it could be read."""
 
     code = "upstream_reported"
+    logged = "the upstream reported an error"
     reported: Mapping[str, Any] = MappingProxyType({})
     """The upstream's error object."""
 

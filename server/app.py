@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import structlog
 import trio
 from quart import Response, has_request_context, request
 from quart_trio import QuartTrio
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from pipeline.chunks import encode_json
 from pipeline.errors import StreamFailure
@@ -98,6 +99,8 @@ class Gateway(QuartTrio):
         self.register_error_handler(Exception, _unforeseen)
 
     async def _completion(self, exchange: Exchange, headers: Headers) -> Response:
+        if exchange.path.rstrip("/") != _COMPLETIONS:  # an encoded slash: a path of the upstream's own
+            return await serve_proxied(self, exchange, headers, request.method)
         return await serve_completion(self, exchange, headers)
 
     async def _proxied(self, exchange: Exchange, headers: Headers) -> Response:
@@ -131,6 +134,8 @@ async def _answer(endpoint: str, serve: Callable[..., Awaitable[Response]]) -> R
     scope: Any = request.scope
     exchange: Exchange = scope[EXCHANGE]
     exchange.enter(endpoint)
+    if endpoint not in ("live", "health", "metrics") and not _is_below_base(exchange.path):
+        raise NotFound
     await trio.lowlevel.checkpoint()
     try:
         return await serve(exchange, list(scope["headers"]))
@@ -146,6 +151,12 @@ async def _answer(endpoint: str, serve: Callable[..., Awaitable[Response]]) -> R
         return _internal(errors, exchange)
     except Exception as error:  # noqa: BLE001 - one request's bug is one request's 500
         return _internal(error, exchange)
+
+
+def _is_below_base(path: str) -> bool:
+    """Whether the path as it was sent leads below ``/v1``, which Quart sees decoded, and does not lead out again."""
+    segments = unquote(path).split("/")
+    return path.startswith("/v1/") and not {".", ".."} & set(segments)
 
 
 def _failed(failure: StreamFailure, exchange: Exchange) -> Response:
@@ -193,6 +204,7 @@ async def _unforeseen(error: Exception) -> Response:
 
 
 def _json(status: int, value: Any, exchange: Exchange) -> Response:
+    exchange.response_headers = None
     response = Response(encode_json(value), status=status, content_type="application/json")
     response.headers["x-request-id"] = exchange.request_id
     return response

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
+from hypercorn.events import Event, Updated
+from hypercorn.trio.tcp_server import TCPServer
 from quart_trio.asgi import TrioASGIHTTPConnection
 
 from server.exchange import Exchange
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from server.app import Gateway
 
-__all__ = ["EXCHANGE", "GatewayConnection"]
+__all__ = ["EXCHANGE", "ClientConnection", "GatewayConnection"]
 
 EXCHANGE: Final = "callahead.exchange"
 """The key of the request's ``Exchange`` in its ASGI scope."""
@@ -52,6 +54,8 @@ class GatewayConnection(TrioASGIHTTPConnection):
         async def send_unharmed(event: ASGISendEvent) -> None:
             if event["type"] == "http.response.start":
                 exchange.status = event["status"]
+                if exchange.response_headers is not None:
+                    event = {**event, "headers": exchange.response_headers}
             elif event["type"] == "http.response.body" and not event.get("more_body", False):
                 if body.abandoned:
                     with trio.move_on_after(_LINGER):
@@ -84,6 +88,28 @@ class GatewayConnection(TrioASGIHTTPConnection):
                 exchange.client_left = True
                 nursery.cancel_scope.cancel()
                 return
+
+
+class ClientConnection(TCPServer):
+    """Hypercorn's connection, without a defect: its idle timer outlived a client that had left.
+
+    The connection's task waited for that timer, and kept the socket's descriptor as long: a client that closes a
+    kept connection cost one for ``keep_alive_timeout``.
+    """
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send, or note that the connection is idle; but no timer is started once the client has left."""
+        if self._client_has_left and isinstance(event, Updated):
+            await trio.lowlevel.checkpoint()
+            return
+        await super().protocol_send(event)
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._client_has_left = True
+        await self.idle_task.stop()
+
+    _client_has_left = False
 
 
 def _target(scope: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from quart.wrappers.response import DataBody
 
 from pipeline.chunks import encode_json, parse_json
 from pipeline.stage import EventStyle, RequestContext
+from server.deadlines import Deadlines
 from server.errors import ClientError, TooManyStreams
 from server.event_stream import EVENT_STREAM, as_event_stream
 from server.exchange import Exchange
@@ -19,7 +20,7 @@ from server.forwarding import forwarded_request_headers
 from server.proxy import proxied_response, response_with
 from server.response_body import PipelineBody
 from server.side_events import EVENTS_HEADER, STYLE_HEADER, EventsInForce, decide_events
-from server.source import Deadlines, UpstreamSource
+from server.source import UpstreamSource
 from server.upstreams.base import Headers, UpstreamRequest, UpstreamResponse
 from stages.aggregate import AggregateOptions
 
@@ -74,7 +75,7 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     exchange.on_close(response.aclose)
     if not limited or response.status != 200:  # noqa: PLR2004 - HTTP's OK
         return proxied_response(response, exchange, deadlines)
-    response, first = await as_event_stream(response, deadlines, config.server.max_body_bytes)
+    response, first = await as_event_stream(response, deadlines)
     source = UpstreamSource(response, first, exchange, deadlines, config.pipeline.max_frame_bytes)
     gateway.streams.add(source)
 
@@ -97,10 +98,8 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     pipeline = PipelineBody(
         source, stages, join=config.pipeline.join, keepalive_interval=config.server.keepalive_interval
     )
-    answer = response_with(pipeline, 200, _stream_headers(response.headers), exchange)
-    for name, value in events.response_headers():
-        answer.headers[name] = value
-    return answer
+    told = [(name.lower().encode(), value.encode()) for name, value in events.response_headers()]
+    return response_with(pipeline, 200, [*_stream_headers(response.headers), *told], exchange)
 
 
 def read_request(body: bytes) -> dict[str, Any]:
@@ -159,9 +158,11 @@ def _stream_headers(headers: Headers) -> Headers:
     }
     kept = [(name, value) for name, value in headers if name not in dropped]
     given = dict(headers)
-    content_type = given.get(b"content-type", b"")
-    if not content_type.lower().startswith(EVENT_STREAM):
+    content_type = given.get(b"content-type", b"").strip()
+    if content_type[: len(EVENT_STREAM)].lower() != EVENT_STREAM:
         content_type = b"text/event-stream; charset=utf-8"
+    elif not content_type.startswith(EVENT_STREAM):
+        content_type = EVENT_STREAM + content_type[len(EVENT_STREAM) :]
     return [
         *kept,
         (b"content-type", content_type),

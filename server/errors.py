@@ -26,6 +26,7 @@ class ClientError(StreamFailure):
     """The client's request cannot be served; answered before any stream begins."""
 
     type = "invalid_request_error"
+    logged = "the client's request cannot be served"
 
     def __init__(self, status: int, code: str, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -99,8 +100,9 @@ _TIMEOUTS: Final = frozenset(
 class UpstreamError(StreamFailure):
     """The upstream failed: 504 for a timeout, else 502; in a stream that has begun, the error frame."""
 
-    def __init__(self, kind: UpstreamErrorKind, message: str) -> None:
+    def __init__(self, kind: UpstreamErrorKind, message: str, *, logged: str | None = None) -> None:
         super().__init__(message)
+        self.logged = logged
         self.kind = kind
         self.code = kind.value
         timeout = kind in _TIMEOUTS

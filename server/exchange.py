@@ -26,6 +26,7 @@ __all__ = ["Exchange"]
 
 _log = structlog.get_logger("callahead")
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
+_MODEL_SHOWN: Final = 128
 _PROBES: Final = frozenset({"live", "health", "metrics"})
 
 
@@ -59,6 +60,8 @@ class Exchange(Observer):
         self.outcome: str | None = None
         self.status: int | None = None
         self.model: str | None = None
+        self.response_headers: Headers | None = None
+        """What the response's headers are, byte for byte; none where Quart's own are right."""
         self.client_left = False
         self.chunks = 0
         self.refusals: dict[str, int] = {}
@@ -244,9 +247,9 @@ class Exchange(Observer):
             "seconds": round(time.perf_counter() - self._started, 4),
         }
         if self.model is not None:
-            fields["model"] = self.model
+            fields["model"] = self.model[:_MODEL_SHOWN]
         if self._failure is not None:
-            fields["error"] = self._failure.message
+            fields["error"] = self._failure.log_text
         if self._first_chunk is not None:
             fields["chunks"] = self.chunks
             fields["first_chunk_seconds"] = round(self._first_chunk - self._started, 4)

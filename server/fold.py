@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from pipeline.assembly import Source, open_pipeline
-from pipeline.chunks import encode_json, error_of, exact_payload, parse_json, reports_error
+from pipeline.chunks import encode_json, error_of, exact_object, exact_payload, parse_json, reports_error
 from pipeline.decode import reported_failure
 from pipeline.items import Chunk, End, Payload, StreamError
 from pipeline.stage import Flow, Stage
@@ -32,7 +32,7 @@ def as_streaming(body: bytes) -> bytes:
     Args:
         body: a JSON object.
     """
-    request = exact_payload(Chunk(parse_json(body), body))
+    request = exact_object(parse_json(body), body)
     options = request.get("stream_options")
     options = options if isinstance(options, dict) else {}
     return encode_json({**request, "stream": True, "stream_options": {**options, "include_usage": True}})

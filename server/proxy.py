@@ -8,10 +8,10 @@ from quart import Response
 from quart.wrappers.response import ResponseBody
 from quart_trio.wrappers import TrioResponse
 
+from server.deadlines import Deadlines
 from server.exchange import Exchange
 from server.forwarding import forwarded_request_headers, forwarded_response_headers
 from server.response_body import ProxyBody
-from server.source import Deadlines
 from server.upstreams.base import BodySource, Headers, UpstreamRequest, UpstreamResponse
 
 if TYPE_CHECKING:
@@ -59,11 +59,15 @@ def proxied_response(response: UpstreamResponse, exchange: Exchange, deadlines: 
 
 
 def response_with(body: ResponseBody, status: int, headers: Headers, exchange: Exchange) -> Response:
-    """A response that Quart sends without adding to it or cutting it off (traps, H7)."""
+    """A response that Quart sends without adding to it or cutting it off (traps, H7).
+
+    Its headers go round Quart, which would encode them anew: values are bytes, and not always ASCII.
+    """
     response = TrioResponse(body, status=status)
     response.timeout = None
     response.headers.clear()
-    for name, value in forwarded_response_headers(headers):
-        response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
-    response.headers["x-request-id"] = exchange.request_id
+    exchange.response_headers = [
+        *forwarded_response_headers(headers),
+        (b"x-request-id", exchange.request_id.encode()),
+    ]
     return response

@@ -16,9 +16,9 @@ from quart.wrappers.response import ResponseBody
 from pipeline.assembly import Source, open_pipeline
 from pipeline.errors import StreamFailure
 from pipeline.stage import Stage
+from server.deadlines import Deadlines, read_within
 from server.exchange import Exchange
 from server.logs import BodyBroken
-from server.source import Deadlines, read_within
 from server.upstreams.base import UpstreamResponse
 
 __all__ = ["PipelineBody", "ProxyBody"]

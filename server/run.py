@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import signal
 import socket
 import sys
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, cast
 import structlog
 import trio
 from hypercorn.config import Config as HypercornConfig
+from hypercorn.trio import run as hypercorn_run
 from hypercorn.trio import serve as hypercorn_serve
 
 from pipeline.registry import StageRegistry
 from server.app import Gateway
+from server.asgi import ClientConnection
 from server.errors import ConfigError
 from server.logs import configure_logs, hypercorn_logger
 from server.upstreams.choose import make_upstream
@@ -92,7 +95,15 @@ async def run_until_signal(gateway: Gateway, listener: socket.socket) -> None:
                     _log.info("draining", signal=signal.Signals(number).name)
                     stop.set()
 
+            async def watch_parent(sentinel: int) -> None:
+                await trio.lowlevel.wait_readable(sentinel)
+                _log.warning("draining", reason="the parent process is gone")
+                stop.set()
+
             nursery.start_soon(watch)
+            parent = multiprocessing.parent_process()
+            if parent is not None:
+                nursery.start_soon(watch_parent, parent.sentinel)
             await run_gateway(gateway, listener, stop)
             nursery.cancel_scope.cancel()
 
@@ -114,6 +125,7 @@ async def run_gateway(  # noqa: ASYNC128 - Hypercorn calls it
         stop: set it to drain.
         task_status: started, with the URLs, once connections are accepted.
     """
+    hypercorn_run.TCPServer = ClientConnection  # type: ignore[attr-defined]  # Hypercorn has no setting for it
     drain_timeout = gateway.settings.server.drain_timeout
     async with trio.open_nursery() as nursery:
 
@@ -163,7 +175,7 @@ def tune_garbage_collection() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
+    gc.set_threshold(50_000, 10, 10)
 
 
 def listen(host: str, port: int, write_timeout: float) -> socket.socket:

@@ -106,6 +106,7 @@ class Supervisor:
                 raise ConfigError(f"server.workers: {_MAX_FAILED_STARTS} workers in a row died as soon as they started")
 
     def _stop(self) -> None:
+        self._listener.close()  # else connections would be accepted that nobody serves
         for worker in self._workers:
             worker.terminate()
         deadline = time.monotonic() + self._config.server.drain_timeout + _LAST_SECONDS

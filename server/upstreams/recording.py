@@ -87,8 +87,8 @@ def find_recordings(paths: Iterable[str | Path]) -> tuple[Path, ...]:
 
 def _framed(lines: bytes, path: Path) -> Iterator[bytes]:
     for number, line in enumerate(lines.split(b"\n"), start=1):
-        data = line.strip()
-        if not data:
+        data = line.strip().removeprefix(b"\xef\xbb\xbf")
+        if not data or data == b"[DONE]":
             continue
         try:
             value = parse_json(data)

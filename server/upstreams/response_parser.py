@@ -144,10 +144,8 @@ class ResponseParser:
         elif self.head_done:
             self._fail(UpstreamErrorKind.PROTOCOL, f"the upstream's response body is not HTTP/1.1: {error}")
         else:
-            self._fail(
-                UpstreamErrorKind.PROTOCOL,
-                f"the upstream's answer is not HTTP/1.1: {error}; it came with {data[:_LONGEST_SHOWN]!r}",
-            )
+            logged = f"the upstream's answer is not HTTP/1.1: {error}"
+            self._fail(UpstreamErrorKind.PROTOCOL, f"{logged}; it came with {data[:_LONGEST_SHOWN]!r}", logged)
 
     def _end_of_connection(self) -> None:
         self._keep_alive = False
@@ -157,6 +155,6 @@ class ResponseParser:
             where = "in the middle of its response" if self.has_begun else "without an answer"
             self._fail(UpstreamErrorKind.RESET, f"the upstream closed the connection {where}")
 
-    def _fail(self, kind: UpstreamErrorKind, message: str) -> None:
+    def _fail(self, kind: UpstreamErrorKind, message: str, logged: str | None = None) -> None:
         if self.failure is None:
-            self.failure = UpstreamError(kind, message)
+            self.failure = UpstreamError(kind, message, logged=logged)

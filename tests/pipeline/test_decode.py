@@ -64,7 +64,6 @@ class TestKinds:
         [
             b": OPENROUTER PROCESSING\n\n",
             b"event: ping\ndata: {}\n\n",
-            b"event: ping\ndata: [DONE]\n\n",
             b"event: error\n\n",
             b'error: {"detail":"failed to decode"}\n\n',
             b"data\n\n",
@@ -82,9 +81,9 @@ class TestKinds:
         """Comments, foreign events and data that is no JSON object are passed on as they are."""
         assert isinstance(one_item(frame), Verbatim)
 
-    @pytest.mark.parametrize("data", [b"[DONE]", b"[DONE] ", b"[DONE]\t"])
+    @pytest.mark.parametrize("data", [b"[DONE]", b"[DONE] ", b"[DONE]\t", b" [DONE]", b"\t[DONE]"])
     def test_end(self, data):
-        """``[DONE]`` is the end, with blanks behind it too."""
+        """``[DONE]`` is the end, with blanks around it too."""
         assert isinstance(one_item(b"data: " + data + b"\n\n"), End)
 
     def test_joined_data_lines(self):

@@ -169,7 +169,7 @@ class TestOptions:
         """Each value in its own type; an integer is a number too; what is absent has its default."""
         table = {"times": 2, "pause": 1, "words": ["a"], "sizes": [1, 2], "style": "tall", "colour": "blue", "limit": 3}
         (step, _) = plan("shout", "encoder", shout=table).steps
-        assert step.options == ShoutOptions("!", 2, 1.0, True, ("a",), [1, 2], "tall", Colour.BLUE, 3)  # noqa: FBT003 - in order
+        assert step.options == ShoutOptions("!", 2, 1.0, True, ("a",), [1, 2], "tall", Colour.BLUE, 3)
         assert type(step.options.pause) is float
 
     def test_options_are_judged_together(self):

@@ -276,3 +276,47 @@ async def test_a_websocket_is_refused_quietly():
         response = await gateway.request("GET", "/v1/realtime", headers=headers)
         assert response.status == 404
         assert (await response.json())["error"]["code"] == "not_found"
+
+
+async def test_an_error_labelled_as_a_stream_is_an_error_frame_with_its_message():
+    """A JSON error under `text/event-stream` reaches the client as an error, byte by byte or whole."""
+    body = b'\xef\xbb\xbf {"error":{"message":"model not loaded"}}'
+    for script in ([body], [bytes([each]) for each in body]):
+        async with gateway_and_upstream(ScriptedUpstream(script)) as (gateway, _):
+            [frame] = await (await gateway.completion()).frames()
+            assert error_of(frame)["message"] == "model not loaded"
+
+
+async def test_a_completion_labelled_as_a_stream_becomes_one():
+    """A whole completion under `text/event-stream` is streamed."""
+    message = {"role": "assistant", "content": "Hi"}
+    whole = {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    async with gateway_and_upstream(ScriptedUpstream([json.dumps(whole).encode()])) as (gateway, _):
+        frames = await (await gateway.completion()).frames()
+    assert json.loads(frames[0].data)["choices"][0]["delta"] == message
+    assert frames[-1].raw == DONE
+
+
+@pytest.mark.parametrize("path", ["/v1/../admin", "/v1/%2e%2e/admin", "/v1/a/./b", "//v1/models", "/%76%31/models"])
+async def test_a_path_that_is_not_plainly_below_the_api_is_not_sent_on(path):
+    """Neither dot segments nor an encoded base lead a request to another path of the upstream."""
+    async with gateway_and_upstream(upstream={"api_key_env": "HOME"}) as (gateway, upstream):
+        assert (await gateway.request("GET", path)).status == 404
+    assert upstream.requests == []
+
+
+async def test_an_encoded_slash_is_a_path_of_the_upstreams_own():
+    """`/v1/chat%2Fcompletions` is no completion of ours: it goes on as it is."""
+    upstream = ScriptedUpstream([b"{}"], headers={"content-type": "application/json"})
+    async with gateway_and_upstream(upstream) as (gateway, _):
+        await (await gateway.request("POST", "/v1/chat%2Fcompletions", body=b"raw")).read_all()
+    assert (upstream.requests[0].target, upstream.requests[0].body) == ("/v1/chat%2Fcompletions", b"raw")
+
+
+async def test_header_values_keep_their_bytes():
+    """A value that is not ASCII comes back byte for byte."""
+    name = "r\xc3\xa9sum\xc3\xa9.txt"  # UTF-8, as the wire has it
+    upstream = ScriptedUpstream([b"x"], headers={"content-type": "text/plain", "content-disposition": name})
+    async with gateway_and_upstream(upstream) as (gateway, _):
+        response = await gateway.request("GET", "/v1/files/1/content")
+        assert response.headers["content-disposition"] == name

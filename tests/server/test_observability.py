@@ -124,3 +124,28 @@ async def test_health_and_live():
         gateway.gateway.draining = True
         health = await gateway.request("GET", "/health")
         assert (health.status, (await health.json())["status"]) == (503, "draining")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [b'data: {"error":{"code":1},"choices":[{"index":0,"delta":{"content":"SECRET"}}]}\n\n'],
+        [b'data: {"error":{"message":"it said SECRET"}}\n\n'],
+        [b'event: error\ndata: "SECRET"\n\n'],
+        [b'{"choices":[{"text":"SECRET"}]}'],
+        [b'{"error":{"message":"SECRET"}}'],
+        [b'data: {"choices":[{"index":"SECRET","delta":{"content":"x"}}]}\n\n'],
+    ],
+)
+@pytest.mark.parametrize("content_type", ["text/event-stream", "application/json"])
+async def test_no_failure_brings_content_into_the_log(log, script, content_type):
+    """Whatever of the upstream's words a client is told, the log has none of them."""
+    upstream = ScriptedUpstream(script, headers={"content-type": content_type})
+    async with gateway_and_upstream(upstream) as (gateway, _):
+        for stream in (True, False):
+            body = {"model": "M" * 1000, "stream": stream, "messages": []}
+            response = await gateway.request(body=body, headers={"x-request-id": f"r{stream}"})
+            await response.read_all()
+            await line_of(log, f"r{stream}")
+    assert "SECRET" not in json.dumps(log, default=str)
+    assert "M" * 200 not in json.dumps(log, default=str)

@@ -203,3 +203,19 @@ async def test_nothing_is_left_open_after_many_requests():
         with trio.fail_after(5):
             while descriptors_and_tasks() > before:  # noqa: ASYNC110 - they end in Hypercorn's tasks
                 await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize("used", [False, True])
+async def test_a_client_that_closes_an_idle_connection_costs_no_descriptor(used):
+    """Hypercorn's idle timer, `keep_alive_timeout` = 75 s, does not hold the socket of a client that has left."""
+    async with gateway_and_upstream() as (gateway, _):
+        await (await gateway.completion()).read_all()
+        before, _ = descriptors_and_tasks()
+        for _ in range(20):
+            stream = await gateway.connect()
+            if used:
+                await (await gateway.request("GET", "/live", stream=stream)).read_all()
+            await trio.aclose_forcefully(stream)
+        with trio.fail_after(5):
+            while descriptors_and_tasks()[0] > before:  # noqa: ASYNC110 - they end in Hypercorn's tasks
+                await trio.sleep(0.01)

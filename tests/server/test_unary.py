@@ -222,7 +222,7 @@ async def test_an_error_status_comes_back_unchanged():
         (chunk({"content": "x"}, error={"message": "no", "code": 400}), 400, "upstream_error", 400),
     ],
 )
-async def test_an_error_in_the_stream_is_an_error(before, frame, status, kind, code):  # noqa: PLR0917 - a table's columns
+async def test_an_error_in_the_stream_is_an_error(before, frame, status, kind, code):
     """Each form of it, first or later, answers with its status and words, and with nothing of the text."""
     found, error = error_of(await answer([*before, frame, STOP, DONE]))
     assert (found, error["message"], error["type"], error["code"]) == (status, "no", kind, code)

@@ -188,3 +188,36 @@ def test_a_wrong_number_of_workers_is_one_clear_line(workers):
     assert done.returncode == 1
     assert "workers" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+async def test_workers_that_drain_accept_nothing_and_outlive_no_parent():
+    """While a stream is finished new connections are refused at once; without their parent the workers end."""
+    upstream = ScriptedUpstream([chunk({"content": "a"}), "stall"])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(upstream.serve)
+        with serving(upstream.port, CALLAHEAD_SERVER_DRAIN_TIMEOUT="3") as (child, port):
+            await until(lambda: answers(port))
+            client = RunningGateway(port, None, trio.Event())
+            response = await client.completion()
+            await response.frame()
+            child.send_signal(signal.SIGTERM)
+            await until(lambda: refuses(port), 2.0)
+            assert child.poll() is None
+            await until(lambda: child.poll() is not None)
+        with serving(upstream.port, CALLAHEAD_SERVER_DRAIN_TIMEOUT="0") as (child, port):
+            await until(lambda: answers(port))
+            await until(lambda: len(workers_of(child)) == 2)
+            orphans = workers_of(child)
+            child.kill()
+            await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in orphans))
+        for stream in client.clients:
+            stream.socket.close()
+        nursery.cancel_scope.cancel()
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except ConnectionRefusedError:
+        return True
+    return False

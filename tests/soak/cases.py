@@ -84,6 +84,8 @@ class Case:
     refusals: range = range(1)
     """How many calls may be refused."""
     checks_body: bool = True
+    is_anonymous: bool = False
+    """It may have a log line with an id that the gateway made."""
 
     @property
     def fault(self) -> str:

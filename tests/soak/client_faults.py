@@ -11,7 +11,7 @@ from cases import Behaviour, Case, Draft, Request
 from clients import Churns, Leaves, Reads, SendsRaw, Stops
 from gateway import BODY_TIMEOUT, MAX_BODY_BYTES
 from scripts import Act, Script, head, response, stream
-from verdicts import CutOff, Expectation, Left, Nothing, Refused
+from verdicts import Anything, CutOff, Expectation, Left, Nothing, Refused
 
 __all__ = [
     "bad_request",
@@ -21,6 +21,7 @@ __all__ = [
     "half_request",
     "leaves",
     "long_head",
+    "mangled",
     "noise",
     "other_protocol",
     "proxied_cut",
@@ -79,7 +80,8 @@ def half_request(draft: Draft) -> Case:
     """A request's head that never ends: the connection idles out."""
     whole = b"POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\ncontent-length: 5\r\n\r\n"
     data = whole[: draft.rng.randint(0, len(whole) - 2)]
-    return _unserved(draft, SendsRaw(data, pieces=draft.rng.choice([1, 4]), pause=0.1), Nothing(), logs=range(1))
+    parts = draft.rng.choice([[data], [data[:10], data[10:20], data[20:]]])
+    return _unserved(draft, SendsRaw(parts, pause=0.2), Nothing(), logs=range(1))
 
 
 def stops_reading(draft: Draft) -> Case:
@@ -130,35 +132,89 @@ def noise(draft: Draft) -> Case:
     data = draft.rng.randbytes(draft.rng.randint(1, 40_000))
     if draft.rng.random() < 0.5:
         data = data[:200] + b"\r\n\r\n"
-    client = SendsRaw(data, patience=draft.rng.choice([0, math.inf, math.inf]))
+    client = SendsRaw([data], patience=draft.rng.choice([0, math.inf, math.inf]))
     return _unserved(draft, client, Nothing(frozenset({400, 431, 501})), logs=range(1))
 
 
 def long_head(draft: Draft) -> Case:
     """Headers without measure."""
     lines = b"".join(b"x-%d: %b\r\n" % (number, b"y" * 1000) for number in range(draft.rng.randint(70, 300)))
-    client = SendsRaw(b"GET /live HTTP/1.1\r\nhost: gateway\r\n" + lines + b"\r\n")
+    client = SendsRaw([b"GET /live HTTP/1.1\r\nhost: gateway\r\n" + lines + b"\r\n"])
     return _unserved(draft, client, Nothing(frozenset({400, 431})), logs=range(1))
 
 
-def other_protocol(draft: Draft) -> Case:
-    """TLS, WebSocket and HTTP/2, well and badly spoken. An HTTP/2 connection has no limit for its first request."""
+def mangled(draft: Draft) -> Case:
+    """A request with bytes changed, in its first lines or in the framing of its body."""
     rng = draft.rng
-    rest = rng.randbytes(rng.randint(0, 300))
+    request = draft.request()
+    start = bytearray(b"POST /v1/chat/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n")
+    lines = "".join(f"{name}: {value}\r\n" for name, value in request.headers).encode()
+    half = len(request.body) // 2
+    body = bytearray(b"%x\r\n%b\r\n" % (half, request.body[:half]))
+    body += b"%x\r\n%b\r\n0\r\n\r\n" % (len(request.body) - half, request.body[half:])
+    if rng.random() < 0.4:
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(start) - 2)
+            if start[at] not in b"\r\n":
+                start[at] = rng.randint(0x20, 0xFF)
+    else:
+        for _ in range(rng.randint(1, 4)):
+            at = rng.choice([0, 1, 2, half + 5, half + 6, half + 7, len(body) - 5, rng.randrange(len(body))])
+            body[at : at + rng.randrange(2)] = rng.randbytes(rng.randrange(3))
+    parts = [bytes(start) + lines + b"\r\n", bytes(body)]
+    if rng.random() < 0.5:
+        parts = [b"".join(parts)]
+    outcomes = {"ok", "client_left", "invalid_json", "missing_messages", "not_found", "method_not_allowed"}
+    outcomes |= {"body_timeout", "upstream_status", "upstream_reset", "upstream_protocol", "invalid_header"}
+    return Case(
+        draft.name,
+        request,
+        stream(rng, draft.talk("text", 3).raws),
+        SendsRaw(parts, pause=0.05, patience=3),
+        [Anything(frozenset(outcomes))],
+        attempts=range(3),
+        logs=_MAYBE,
+        refusals=_ANY,
+        checks_body=False,
+    )
+
+
+def other_protocol(draft: Draft) -> Case:
+    """TLS, WebSocket and HTTP/2, well and badly spoken. An HTTP/2 connection may wait long for its first request."""
+    rng = draft.rng
+    rest = rng.randbytes(rng.choice([0, 1, 30, 300]))
     hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
     upgrade = b"GET %b HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: %b\r\n"
-    socket_headers = b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-    data, patience = rng.choice(
+    socket_headers = b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    length = rng.choice([b"", b"content-length: 3\r\n"])
+    path = rng.choice([b"/live", b"/v1/chat/completions", b"/%FF"])
+    parts = rng.choice(
         [
-            (hello + settings + rest, rng.random()),
-            (hello + rest, rng.random()),
-            (upgrade % (b"/live", b"h2c") + b"http2-settings: AAMAAABkAAQAAP__\r\n\r\n" + rest, rng.random()),
-            (upgrade % (b"/v1/chat/completions", b"websocket") + socket_headers + rest, math.inf),
-            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rest, math.inf),
+            [hello + settings, rest],
+            [hello, rest],
+            [hello + settings + _http2_head(b":method", rng.choice([b"CONNECT", b"G\xff"]))],
+            [hello + settings + _http2_head(b":method", b"GET", b":path", b"/\xff", b":scheme", b"http")],
+            [hello + settings + _http2_head(*_HTTP2_WEBSOCKET), _http2_frame(0, rest), _http2_frame(0, rest)],
+            [upgrade % (path, b"h2c") + b"http2-settings: AAMAAABkAAQAAP__\r\n\r\n", rest],
+            [upgrade % (path, b"websocket") + socket_headers + length + b"\r\n", rest],
+            [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rest],
         ]
     )
-    return _unserved(draft, SendsRaw(data, patience=patience), Nothing(frozenset({101, 400, 404})), logs=range(1))
+    if rng.random() < 0.5:
+        parts = [b"".join(parts)]
+    case = _unserved(draft, SendsRaw(parts, pause=0.1, patience=1), Nothing(frozenset({101, 400, 404})), logs=range(1))
+    return attrs.evolve(case, is_anonymous=True)
+
+
+def _http2_head(*fields: bytes) -> bytes:
+    """A HEADERS frame on stream 1 that does not end it: each field a literal, never indexed (RFC 7541, 6.2.3)."""
+    block = b"".join(b"%b%c%b" % (b"" if at % 2 else b"\x10", len(text), text) for at, text in enumerate(fields))
+    return _http2_frame(1, block, flags=4)
+
+
+def _http2_frame(kind: int, payload: bytes, flags: int = 0) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags, 0, 0, 0, 1]) + payload
 
 
 def churn(draft: Draft) -> Case:
@@ -179,6 +235,10 @@ def proxied_cut(draft: Draft) -> Case:
     return Case(draft.name, request, script, Reads(), expected)
 
 
+_HTTP2_WEBSOCKET: Final = (
+    *(b":method", b"CONNECT", b":protocol", b"websocket", b":path", b"/", b":scheme", b"http"),
+    *(b":authority", b"gateway", b"sec-websocket-version", b"13"),
+)
 _BAD_REQUESTS: Final[list[tuple[int, str, dict[str, Any]]]] = [
     (400, "invalid_json", {"body": b"{"}),
     (400, "invalid_json", {"body": b"\xff\xfe{}"}),

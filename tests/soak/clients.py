@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -225,18 +225,18 @@ class Leaves:
 class SendsRaw:
     """Sends bytes that no decent client sends, and waits until the gateway closes or answers."""
 
-    data: bytes
-    pieces: int = 1
+    parts: Sequence[bytes]
     pause: float = 0.0
+    """Seconds between them."""
     patience: float = math.inf
     """Seconds that it waits for."""
 
     async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         async with _connected(port) as line:
-            for piece in _slices(self.data, self.pieces):
-                await _send(line.stream, piece)
-                await trio.sleep(self.pause)
+            for number, part in enumerate(self.parts):
+                await trio.sleep(self.pause if number else 0)
+                await _send(line.stream, part)
             received = b""
             with trio.move_on_after(self.patience) as waiting, contextlib.suppress(trio.BrokenResourceError):
                 while data := await line.stream.receive_some(65536):
@@ -312,9 +312,3 @@ def _answer_of(data: bytes, *, is_closed: bool = False) -> Seen:
         exchange.http.receive_data(b"")
         exchange.take(seen)
     return seen
-
-
-def _slices(data: bytes, number: int) -> Iterator[bytes]:
-    size = max(1, math.ceil(len(data) / number))
-    for at in range(0, len(data), size):
-        yield data[at : at + size]

@@ -56,6 +56,7 @@ CATALOGUE: Final[dict[str, tuple[float, Make]]] = {
     "body_stalls": (1, client_faults.body_stalls),
     "body_too_large": (2, client_faults.body_too_large),
     "bad_request": (4, client_faults.bad_request),
+    "mangled": (3, client_faults.mangled),
     "noise": (2, client_faults.noise),
     "long_head": (1, client_faults.long_head),
     "other_protocol": (2, client_faults.other_protocol),

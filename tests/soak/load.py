@@ -138,7 +138,10 @@ class Load:
 
     def log_problems(self, log: Log) -> list[str]:
         """What is wrong with the log lines of all that has run."""
-        problems = list(_strangers(log, {result.case.name for result in self.results}))
+        names = {result.case.name for result in self.results}
+        strangers = [each for each in log.requests if each not in names]
+        anonymous = sum(result.case.is_anonymous for result in self.results)
+        problems = [f"a log line of a request that nobody has sent: {each}" for each in strangers[anonymous:]]
         for result in self.results:
             case = result.case
             if result.problems:
@@ -163,8 +166,3 @@ def _fit(expected: Iterable[Expectation], seen: Seen) -> tuple[Expectation | Non
         misfits.append(misfit)
     return None, misfits
 
-
-def _strangers(log: Log, names: set[str]) -> Iterable[str]:
-    for request_id in [*log.requests, *log.refusals]:
-        if request_id not in names:
-            yield f"a log line of a request that nobody has sent: {request_id}: {log.requests.get(request_id)}"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import attrs
 
 __all__ = [
+    "Anything",
     "CutOff",
     "ErrorFrame",
     "Expectation",
@@ -228,6 +229,18 @@ class Nothing:
         """See ``Expectation``."""
         is_fitting = seen.end in ("whole", "eof", "reset", "left") and (seen.status is None or seen.status in self.statuses)
         return None if is_fitting else f"not closed: {seen}"
+
+
+@attrs.frozen
+class Anything:
+    """Whatever comes of nonsense, as long as nobody calls it a bug of the gateway."""
+
+    outcomes: frozenset[str]
+    label: ClassVar[str] = "something"
+
+    def misfit(self, seen: Seen) -> str | None:
+        """See ``Expectation``."""
+        return f"an internal error: {seen}" if seen.status == 500 else None
 
 
 def _beginning(frames: list[bytes], seen: Seen) -> str | None:

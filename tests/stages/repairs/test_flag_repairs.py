@@ -49,7 +49,12 @@ FC_ROWS = {
     ),
 }
 FC_UNTOUCHED = {
-    "FC4": [chunk(function_call=None), chunk(function_call={}), chunk(function_call="f"), chunk(finish="function_call")],
+    "FC4": [
+        chunk(function_call=None),
+        chunk(function_call={}),
+        chunk(function_call="f"),
+        chunk(finish="function_call"),
+    ],
     "FC5 both": [chunk(e(0, "a", "f", "{}"), function_call=WHOLE)],
     "FC5 later": [chunk(e(0, "a", "f", "{}")), chunk(function_call=WHOLE), chunk(finish="function_call")],
     "FC6": [chunk(content="x"), chunk(finish="function_call")],
@@ -73,7 +78,10 @@ def test_legacy_function_call_leaves_alone(row):
 
 def test_legacy_function_call_by_choice():
     """Real calls on one choice say nothing of another one; each gets an id of its own."""
-    before = {**ENVELOPE, "choices": [choice(e(0, "a", "f", "{}")), *(choice(index=n, function_call=WHOLE) for n in (1, 2))]}
+    before = {
+        **ENVELOPE,
+        "choices": [choice(e(0, "a", "f", "{}")), *(choice(index=n, function_call=WHOLE) for n in (1, 2))],
+    }
     (given,) = check(
         LegacyFunctionCall,
         [before],
@@ -111,7 +119,10 @@ FR_UNTOUCHED = {
     "FR2 an empty list": [chunk(tool_calls=[]), chunk(tool_calls=None), chunk(finish="stop")],
     "FR2 no identity": [chunk(e(0, "", "", "{}")), chunk(e(0, NULL, NULL, "")), chunk(finish="stop")],
     "FR2 a stop in front of the first call": [chunk(finish="stop"), chunk(e(0, "a", "f", "{}"))],
-    "FR3": [chunk(e(0, "a")), *(chunk(finish=one) for one in ("length", "content_filter", "function_call", "", None, "eos"))],
+    "FR3": [
+        chunk(e(0, "a")),
+        *(chunk(finish=one) for one in ("length", "content_filter", "function_call", "", None, "eos")),
+    ],
     "another choice": [chunk(e(0, "a")), chunk(finish="stop", index=1)],
     "an error beside it": [chunk(e(0, "a")), {**chunk(finish="stop"), "error": {"code": 502}}],
 }

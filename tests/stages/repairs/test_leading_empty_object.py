@@ -24,7 +24,11 @@ ROWS = {
         [0, chunk(piece("")), 2],
         STRIPPED,
     ),
-    "EO2 blanks around": ([chunk(e(0, "a", "f", " {}\n")), chunk(piece(' {"k":1}'))], [chunk(e(0, "a", "f", "")), 1], STRIPPED),
+    "EO2 blanks around": (
+        [chunk(e(0, "a", "f", " {}\n")), chunk(piece(' {"k":1}'))],
+        [chunk(e(0, "a", "f", "")), 1],
+        STRIPPED,
+    ),
     "EO2 another {}": ([OPEN, chunk(piece("{}")), FIN], [KEPT, 1, 2], STRIPPED),
     "EO2 objects": (
         [chunk(e(0, "a", "f", {})), chunk(piece({"k": 1}))],
@@ -74,11 +78,17 @@ ROWS = {
     "EO6": ([OPEN, DONE], [KEPT, made_up(piece("{}")), DONE], []),
     "EO6 two choices and two calls": (
         [
-            {"id": "x", "choices": [choice(e(1, "a", "f", "{}"), index=1), choice(e(0, "b", "g", "{}"), e(3, "c", "h", {}))]},
+            {
+                "id": "x",
+                "choices": [choice(e(1, "a", "f", "{}"), index=1), choice(e(0, "b", "g", "{}"), e(3, "c", "h", {}))],
+            },
             DONE,
         ],
         [
-            {"id": "x", "choices": [choice(e(1, "a", "f", ""), index=1), choice(e(0, "b", "g", ""), e(3, "c", "h", ""))]},
+            {
+                "id": "x",
+                "choices": [choice(e(1, "a", "f", ""), index=1), choice(e(0, "b", "g", ""), e(3, "c", "h", ""))],
+            },
             {"id": "x", "choices": [choice(piece("{}"), piece("{}", 3))]},
             {"id": "x", "choices": [choice(piece("{}", 1), index=1)]},
             DONE,
@@ -127,7 +137,7 @@ def test_dispatch():
     assert rb'"arguments":"{}"' in Repaired([]).all_of([body]).partition(b"event: tool_call_dispatch")[2]
     out = Repaired(["leading_empty_object"]).all_of([body])
     assert out.count(b"event: tool_call_dispatch") == 1
-    assert rb'{\"deg\":45}' in out
+    assert rb"{\"deg\":45}" in out
     body = body_of([OPEN, chunk(finish="length")])
     assert Repaired(["leading_empty_object"]).all_of([body]).count(b"event: tool_call_dispatch") == 1
 

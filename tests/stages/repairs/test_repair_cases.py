@@ -11,6 +11,7 @@ from wire_helpers import default_order, is_error, writes_of
 
 from pipeline.errors import StreamFailure
 from pipeline.sse import SseDecoder
+from stages.aggregate import Aggregate, AggregateOptions
 from stages.repairs import RECOMMENDED, STAGE_OF_REPAIR
 
 BUILT_IN = {"role-dedup", "parallel-tool-call-filter", "append-done"}
@@ -125,6 +126,24 @@ def test_case(name):
     body = b"".join(writes)
     for reads in (writes, [body], [body[i : i + 1] for i in range(len(body))]):
         check(case, answer(case, stages_of(repairs), reads), case["expect_repaired"])
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (case, _) in CASES.items() if case["expect_repaired"].get("aggregate")]
+)
+def test_fold_of_a_case(name):
+    """A request that does not stream is answered with the repaired stream's calls, text and finish reason."""
+    case, repairs = CASES[name]
+    fold = Aggregate(AggregateOptions.of_request(case["request"]))
+    for event, data in answer(case, stages_of(repairs), writes_of(case)):
+        if event is None and data != b"[DONE]":
+            fold.feed(json.loads(data))
+    (choice,) = fold.response()["choices"][:1]
+    message = choice["message"]
+    calls = [{"id": call["id"], **call["function"]} for call in message.get("tool_calls", [])]
+    want = case["expect_repaired"]["aggregate"]
+    assert matches(want["tool_calls"], calls)
+    assert (message["content"] or None, choice["finish_reason"]) == (want["content"] or None, want["finish_reason"])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -166,7 +166,10 @@ def test_frames(row):
 
 
 FRAMES_UNTOUCHED = {
-    "AR8 other reasons": [*of_call([""]), *(chunk(finish=one) for one in ("length", "content_filter", "function_call"))],
+    "AR8 other reasons": [
+        *of_call([""]),
+        *(chunk(finish=one) for one in ("length", "content_filter", "function_call")),
+    ],
     "AR8 without a finish": [*of_call([""]), DONE],
     "AR8 without a name": [chunk(e(0, "a", None, "")), FIN],
     "AR8 a custom call": [chunk(e(0, "a", custom={"name": "sh"})), FIN],

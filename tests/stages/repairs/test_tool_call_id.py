@@ -51,7 +51,11 @@ ROWS = {
     "ID1": ([chunk(e(0, None, "run", "")), chunk(piece("{}"))], [chunk(e(0, ANY, "run", "")), 1], [(0, 0, MISSING)]),
     "ID1 empty": ([chunk(e(0, "", "run", "{}"))], [chunk(e(0, ANY, "run", "{}"))], [(0, 0, MISSING)]),
     "ID1 null": ([chunk(e(0, NULL, "run"))], [chunk(e(0, ANY, "run"))], [(0, 0, MISSING)]),
-    "ID1 other types": ([chunk(e(0, [1], "run")), chunk(e(1, True, "f"))], [chunk(e(0, ANY, "run")), chunk(e(1, ANY, "f"))], None),
+    "ID1 other types": (
+        [chunk(e(0, [1], "run")), chunk(e(1, True, "f"))],
+        [chunk(e(0, ANY, "run")), chunk(e(1, ANY, "f"))],
+        None,
+    ),
     "ID1 arguments first": ([chunk(piece("{}")), chunk(e(0, None, "run"))], [0, chunk(e(0, ANY, "run"))], None),
     "ID1 a custom call": (
         [chunk(e(0, custom={"name": "sh", "input": "ls"}))],
@@ -68,7 +72,11 @@ ROWS = {
         [0, chunk(e(0, None, None, '{"p":', x=1)), chunk(e(0, None, None, "1}"))],
         [(0, 0, CHANGED)],
     ),
-    "ID4 the name comes with another id": ([chunk(e(0, "a")), chunk(e(0, "b", "f"))], [0, chunk(e(0, None, "f"))], None),
+    "ID4 the name comes with another id": (
+        [chunk(e(0, "a")), chunk(e(0, "b", "f"))],
+        [0, chunk(e(0, None, "f"))],
+        None,
+    ),
     "ID5": (
         [chunk(e(0, None, "run", "{")), chunk(e(0, "late", None, "}")), chunk(e(0, "later"))],
         [chunk(e(0, ANY, "run", "{")), chunk(piece("}")), chunk(e(0))],
@@ -96,7 +104,13 @@ ROWS = {
         [(0, 1, SHARED)],
     ),
     "ID9 a repeat": (
-        [PAY, chunk(e(1, "a", "pay", '{ "eur": 5 }'), content="x"), chunk(piece("x", 1)), chunk(e(1, "a", "pay", "{}")), FIN],
+        [
+            PAY,
+            chunk(e(1, "a", "pay", '{ "eur": 5 }'), content="x"),
+            chunk(piece("x", 1)),
+            chunk(e(1, "a", "pay", "{}")),
+            FIN,
+        ],
         [0, chunk(content="x"), chunk(), chunk(), 4],
         [(0, 1, DUPLICATE)],
     ),
@@ -110,7 +124,11 @@ ROWS = {
         [0, chunk(finish="stop")],
         [(0, 1, DUPLICATE)],
     ),
-    "ID9 an object is its text": ([chunk(e(0, "a", "f", {"x": 1})), chunk(e(1, "a", "f", '{"x": 1}'))], [0, chunk()], None),
+    "ID9 an object is its text": (
+        [chunk(e(0, "a", "f", {"x": 1})), chunk(e(1, "a", "f", '{"x": 1}'))],
+        [0, chunk()],
+        None,
+    ),
     "ID9 in pieces": (
         [PAY, chunk(e(1, "a", "pay", "")), chunk(piece('{"eur":', 1)), chunk(piece("5}", 1)), FIN],
         [0, chunk(), chunk(), chunk(), 4],
@@ -122,7 +140,12 @@ ROWS = {
         [(0, 1, SHARED)],
     ),
     "ID9 other arguments in pieces": (
-        [PAY, chunk(e(1, "a", "pay", "", type="function", x=[1])), chunk(piece('{"eur":', 1)), chunk(e(1, "a", None, "6}", x=[2]), e(2, "c", "g"))],
+        [
+            PAY,
+            chunk(e(1, "a", "pay", "", type="function", x=[1])),
+            chunk(piece('{"eur":', 1)),
+            chunk(e(1, "a", None, "6}", x=[2]), e(2, "c", "g")),
+        ],
         [0, chunk(), chunk(), chunk(e(1, ANY, "pay", '{"eur":6}', type="function", x=[1, 2]), e(2, "c", "g"))],
         [(0, 1, SHARED)],
     ),
@@ -136,8 +159,16 @@ ROWS = {
         [0, chunk(e(1, ANY, "f", '{"n":12345678901234567891}'))],
         None,
     ),
-    "ID9 true is not 1": ([chunk(e(0, "a", "f", "[true]")), chunk(e(1, "a", "f", "[1]"))], [0, chunk(e(1, ANY, "f", "[1]"))], None),
-    "ID9 no JSON": ([chunk(e(0, "a", "f", "{x}")), chunk(e(1, "a", "f", "{x }"))], [0, chunk(e(1, ANY, "f", "{x }"))], None),
+    "ID9 true is not 1": (
+        [chunk(e(0, "a", "f", "[true]")), chunk(e(1, "a", "f", "[1]"))],
+        [0, chunk(e(1, ANY, "f", "[1]"))],
+        None,
+    ),
+    "ID9 no JSON": (
+        [chunk(e(0, "a", "f", "{x}")), chunk(e(1, "a", "f", "{x }"))],
+        [0, chunk(e(1, ANY, "f", "{x }"))],
+        None,
+    ),
     "ID9 a repeat without arguments": (
         [chunk(e(0, "a", "f")), chunk(e(1, "a", "f", "")), FIN],
         [0, chunk(), 2],
@@ -252,7 +283,13 @@ def test_only_the_repeated_call_waits():
     """Other calls, choices and text of the same frames go on at once."""
     before = [
         PAY,
-        {**ENVELOPE, "choices": [choice(e(1, "a", "pay", "{"), e(2, "b", "g", "{}"), content="x"), choice(e(0, "a", "f"), index=1)]},
+        {
+            **ENVELOPE,
+            "choices": [
+                choice(e(1, "a", "pay", "{"), e(2, "b", "g", "{}"), content="x"),
+                choice(e(0, "a", "f"), index=1),
+            ],
+        },
     ]
     after = [
         0,
@@ -273,7 +310,13 @@ def test_merged_entries_lose_nothing():
     """Text, lists and objects of the entries that were kept back are joined as everywhere."""
     held = [
         {"index": 1, "id": "a", "function": {"name": "pay"}, "extra": {"signature": "x"}},
-        {"index": 1, "id": "", "type": "function", "function": {"name": "", "arguments": "["}, "extra": {"signature": "y"}},
+        {
+            "index": 1,
+            "id": "",
+            "type": "function",
+            "function": {"name": "", "arguments": "["},
+            "extra": {"signature": "y"},
+        },
         {"index": 1, "id": None, "function": {"arguments": "]", "z": 1}},
     ]
     _, given = run(ToolCallId, [PAY, *map(chunk, held)])

@@ -63,9 +63,15 @@ ROWS = {
     "IX7 name pieces": ([e(0, None, "edit_", ""), e(0, None, "file", FULL)], [0, 0]),
     "IX7 done, other name": ([e(0, None, "f", FULL), e(0, None, "g", "")], [0, 1]),
     "IX7 done, other text": ([e(0, None, "f", FULL), e(0, None, "f", OTHER), e(0, None, "f", OTHER)], [0, 1, 1]),
-    "IX7 done, the same text": ([e(0, None, "f", FULL), e(0, None, "f", f" {FULL}\n"), e(0, None, "f", " ")], [0, 0, 0]),
+    "IX7 done, the same text": (
+        [e(0, None, "f", FULL), e(0, None, "f", f" {FULL}\n"), e(0, None, "f", " ")],
+        [0, 0, 0],
+    ),
     "IX8 no name": ([e(0, "a", "f", FULL), piece("x"), e(0, "", "", "")], [0, 0, 0]),
-    "IX8 a name beside the known id": ([e(0, "a", "edit_", ""), e(0, "a", "file", ""), e(0, None, "x", FULL)], [0, 0, 0]),
+    "IX8 a name beside the known id": (
+        [e(0, "a", "edit_", ""), e(0, "a", "file", ""), e(0, None, "x", FULL)],
+        [0, 0, 0],
+    ),
     "IX8 no name yet": ([piece(FULL), e(0, "a", "f")], [0, 0]),
     "IX9 text has begun": ([e(0, "a", "f", "{"), piece('"k":1', 1), piece("}", 2)], [0, 0, 0]),
     "IX9 a lower index": ([e(3, "a", "f", ""), piece(FULL, 0)], [3, 3]),
@@ -98,10 +104,16 @@ ROWS = {
     # --- coerce
     "text": ([e("0", "a", "f", ""), piece(FULL, "0"), e("1", "b", "g", FULL)], [0, 0, 1]),
     "whole floats": ([e(0.0, "a", "f", FULL), e(2.0, "b", "g", FULL)], [0, 2]),
-    "texts that are no index": ([e("01", "a", "f", FULL), e("1234567890", "b", "g", FULL), e("+1", "c", "h")], [0, 1, 2]),
+    "texts that are no index": (
+        [e("01", "a", "f", FULL), e("1234567890", "b", "g", FULL), e("+1", "c", "h")],
+        [0, 1, 2],
+    ),
     "floats that are no index": ([e(-1.0, "a", "f", FULL), e(1e300, "b", "g", FULL)], [0, 1]),
     # --- new indexes
-    "1 was given away": ([e(0, "a", "f", FULL), e(0, "b", "f", FULL), e(1, "c", "f", FULL), piece("", 1)], [0, 1, 2, 2]),
+    "1 was given away": (
+        [e(0, "a", "f", FULL), e(0, "b", "f", FULL), e(1, "c", "f", FULL), piece("", 1)],
+        [0, 1, 2, 2],
+    ),
     "the first label stays": ([e(1, "a", "f", FULL), e(1, "b", "g", FULL)], [1, 2]),
     "above the highest": ([e(7, "a", "f", FULL), e(7, "b", "g", FULL), e(0, "c", "h", FULL)], [7, 8, 0]),
     # --- text
@@ -109,7 +121,10 @@ ROWS = {
     "a string root closes": ([e(0, "a", "f", '"x'), e(0, "b", None, 'y"'), e(0, "c", None, '"z"')], [0, 0, 1]),
     "a scalar never closes": ([e(0, "a", "f", "1"), e(0, "b", None, "2")], [0, 0]),
     "junk is done": ([e(0, "a", "f", "}"), e(0, "b", "f", FULL)], [0, 1]),
-    "a lone {} begins anew": ([e(0, "a", "f", "{}"), piece('{"k":'), e(0, "b", None, "1}"), e(0, "c", None, "{}")], [0, 0, 0, 1]),
+    "a lone {} begins anew": (
+        [e(0, "a", "f", "{}"), piece('{"k":'), e(0, "b", None, "1}"), e(0, "c", None, "{}")],
+        [0, 0, 0, 1],
+    ),
     "also in one piece": ([e(0, "a", "f", '{}{"k":'), e(0, "b", None, "1}")], [0, 0]),
     "a custom call is always done": (
         [e(0, "a", custom={"name": "sh", "input": "l"}), e(0, custom={"input": "s"}), e(0, "b", custom={"name": "sh"})],

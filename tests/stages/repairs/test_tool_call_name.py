@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from repair_helpers import DONE, ENVELOPE, NULL, Repaired, body_of, check, choice, chunk, comment, e, item, piece, run, show
+from repair_helpers import (
+    DONE,
+    ENVELOPE,
+    NULL,
+    Repaired,
+    body_of,
+    check,
+    choice,
+    chunk,
+    comment,
+    e,
+    item,
+    piece,
+    run,
+    show,
+)
 
 from pipeline.errors import StreamFailure
 from pipeline.items import SideEvent, StreamError
@@ -28,7 +43,11 @@ CHANGED = {
     ),
     "NM1 three pieces": (
         [chunk(e(0, "a", "edit_ex")), chunk(e(0, None, "isting_", x=1)), chunk(e(0, None, "file"))],
-        [chunk(e(0, "a", "edit_existing_file")), chunk({"index": 0, "x": 1, "function": {}}), chunk({"index": 0, "function": {}})],
+        [
+            chunk(e(0, "a", "edit_existing_file")),
+            chunk({"index": 0, "x": 1, "function": {}}),
+            chunk({"index": 0, "function": {}}),
+        ],
     ),
     "NM1 in one delta": (
         [chunk(e(0, "a", "edit_ex"), e(0, None, "isting_file", "{"))],
@@ -59,10 +78,20 @@ def test_row_that_joins(row):
 UNCHANGED = {
     "NM2 then nothing": [FIRST, chunk(e(0, None, "isting_"))],
     "NM3 the same piece again": [FIRST, FIRST, SECOND],
-    "NM3 text beside a piece that does not end it": [FIRST, chunk(e(0, None, "isting_", "{")), chunk(e(0, None, "file"))],
+    "NM3 text beside a piece that does not end it": [
+        FIRST,
+        chunk(e(0, None, "isting_", "{")),
+        chunk(e(0, None, "file")),
+    ],
     "NM4": [FIRST, chunk(piece("{")), SECOND],
     "NM4 an object": [FIRST, chunk(piece({"a": 1})), SECOND],
-    "NM5 then another piece of text": [FIRST, chunk(piece(" ")), chunk(e(0, "a", "")), chunk(e(0, NULL, NULL)), chunk(piece("{"))],
+    "NM5 then another piece of text": [
+        FIRST,
+        chunk(piece(" ")),
+        chunk(e(0, "a", "")),
+        chunk(e(0, NULL, NULL)),
+        chunk(piece("{")),
+    ],
     "NM6 a finish": [FIRST, chunk(finish="stop"), SECOND],
     "NM6 [DONE]": [FIRST, DONE],
     "NM6 an error chunk": [FIRST, ERROR, SECOND],
@@ -75,7 +104,11 @@ UNCHANGED = {
     "text beside the first piece": [chunk(e(0, "a", "edit_ex", "{")), SECOND],
     "only the first name of a call is judged": [chunk(e(0, "a", "other", "")), FIRST, SECOND],
     "a custom call": [chunk(e(0, "a", custom={"name": "edit_ex"})), chunk(e(0, custom={"name": "isting_file"}))],
-    "no usable index": [chunk(e(None, "a", "edit_ex")), chunk(e(-1, "b", "edit_ex")), chunk(e(None, None, "isting_file"))],
+    "no usable index": [
+        chunk(e(None, "a", "edit_ex")),
+        chunk(e(-1, "b", "edit_ex")),
+        chunk(e(None, None, "isting_file")),
+    ],
     "no usable choice": [chunk(e(0, "a", "edit_ex"), index=-1), chunk(e(0, None, "isting_file"), index=-1)],
     "odd shapes": [chunk({"index": 0, "function": "edit_ex"}), chunk(tool_calls="x"), {"choices": [7, {"delta": 7}]}],
 }
@@ -105,7 +138,15 @@ def released(before, request=None, options=None):
         ([chunk(e(0, "a", "list")), chunk(content="x")], [1, 1]),
         ([chunk(e(0, "a", "ed"), e(1, "b", "edit_ex")), chunk(piece("{", 1)), chunk(piece("{", 0))], [0, 0, 3]),
     ],
-    ids=["comments wait too", "NM4", "NM6 finish", "NM6 DONE", "a finish elsewhere", "nothing to wait for", "two calls"],
+    ids=[
+        "comments wait too",
+        "NM4",
+        "NM6 finish",
+        "NM6 DONE",
+        "a finish elsewhere",
+        "nothing to wait for",
+        "two calls",
+    ],
 )
 def test_when_frames_go_out(before, counts):
     """Frames wait from the first piece until no call is unsettled."""
@@ -153,7 +194,7 @@ def test_long_integers_survive_two_edits_of_one_frame():
     """An edit is built from the frame's own digits."""
     before = chunk(e(0, "a", "edit_ex"), e(1, "b", "edit_ex"), x=12345678901234567890123)
     second = chunk(e(0, None, "isting_file"), e(1, None, "isting_file"))
-    items, given = run(ToolCallName, [before, second], request=REQUEST)
+    _, given = run(ToolCallName, [before, second], request=REQUEST)
     assert given[0].payload["choices"][0]["delta"]["x"] == 12345678901234567890123, show(given)
     assert [call["function"]["name"] for call in given[0].payload["choices"][0]["delta"]["tool_calls"]] == [
         "edit_existing_file"

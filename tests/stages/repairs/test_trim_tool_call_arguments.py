@@ -28,7 +28,8 @@ def test_row(row):
     texts, left = ROWS[row]
     before = [chunk(e(0, "a", "f", texts[0])), *map(chunk, map(piece, texts[1:]))]
     after = [
-        place if one is None else chunk(e(0, "a", "f", one) if not place else piece(one)) for place, one in enumerate(left)
+        place if one is None else chunk(e(0, "a", "f", one) if not place else piece(one))
+        for place, one in enumerate(left)
     ]
     check(TrimToolCallArguments, before, after, repairs=TRIMMED)
 
@@ -66,9 +67,7 @@ def test_only_the_call_itself_is_trimmed():
     check(TrimToolCallArguments, before, after, repairs=TRIMMED)
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [('{"a":1} ok', 1), ("{}oops", 0), ('{"a":1}{"b":2}', 0), ('}{"x":1}', 0)]
-)
+@pytest.mark.parametrize(("text", "count"), [('{"a":1} ok', 1), ("{}oops", 0), ('{"a":1}{"b":2}', 0), ('}{"x":1}', 0)])
 def test_dispatch(text, count):
     """A trimmed call goes out at once; D12, D13 and D15 stay refused."""
     body = body_of([chunk(e(0, "a", "f", text), role="assistant"), chunk(finish="tool_calls")])
