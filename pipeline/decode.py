@@ -14,7 +14,7 @@ another event name, comment, other data         ``Verbatim``
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import orjson
@@ -24,26 +24,45 @@ from pipeline.errors import FrameTooLong, UpstreamReported
 from pipeline.items import Chunk, End, Item, StreamError, Verbatim
 from pipeline.sse import MAX_FRAME_BYTES, Frame, SseDecoder
 
-__all__ = ["ItemDecoder", "item_of", "reported_failure"]
+__all__ = ["BytesFilter", "ItemDecoder", "item_of", "reported_failure"]
 
 
 _LONGEST_DONE = 64
 
 
+class BytesFilter(Protocol):
+    """Changes the bytes of a body in front of its decoder."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What becomes of the next bytes, and of those that were kept."""
+        ...
+
+    def close(self) -> bytes:
+        """What was kept."""
+        ...
+
+
 class ItemDecoder:
     """Bytes of an upstream's body in any cut to items.
+
+    Args:
+        max_frame_bytes: the limit of one frame.
+        bytes_filter: what the bytes go through before.
 
     ``ended`` is true once nothing more counts: after ``[DONE]``, or after a frame over the limit.
     """
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, bytes_filter: BytesFilter | None = None) -> None:
         self._frames = SseDecoder(max_frame_bytes)
+        self._filter = bytes_filter
         self.ended = False
 
     def feed(self, data: bytes) -> list[Item]:
         """The items that ``data`` completes. A frame over the limit ends the stream with a ``StreamError``."""
         if self.ended:
             return []
+        if self._filter is not None:
+            data = self._filter.feed(data)
         try:
             return self._items(self._frames.split(data))
         except FrameTooLong as error:
@@ -59,6 +78,13 @@ class ItemDecoder:
         A frame that was cut in the middle of its data is left out, as the standard says: it could only hurt whoever
         parses it.
         """
+        items: list[Item] = []
+        if self._filter is not None:
+            rest, self._filter = self._filter.close(), None
+            items = self.feed(rest)
+        return [*items, *self._close()]
+
+    def _close(self) -> list[Item]:
         frame = None if self.ended else self._frames.close()
         if frame is None:
             return []

@@ -10,6 +10,7 @@ from quart import Response
 from quart.wrappers.response import DataBody
 
 from pipeline.chunks import encode_json, parse_json
+from pipeline.decode import ItemDecoder
 from pipeline.stage import EventStyle, RequestContext
 from server.deadlines import Deadlines
 from server.errors import ClientError, TooManyStreams
@@ -23,6 +24,7 @@ from server.side_events import EVENTS_HEADER, STYLE_HEADER, EventsInForce, decid
 from server.source import UpstreamSource
 from server.upstreams.base import Headers, UpstreamRequest, UpstreamResponse
 from stages.aggregate import AggregateOptions
+from stages.glued_events import splitter_for
 
 if TYPE_CHECKING:
     from server.app import Gateway
@@ -76,7 +78,9 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     if not limited or response.status != 200:  # noqa: PLR2004 - HTTP's OK
         return proxied_response(response, exchange, deadlines)
     response, first = await as_event_stream(response, deadlines)
-    source = UpstreamSource(response, first, exchange, deadlines, config.pipeline.max_frame_bytes)
+    max_frame_bytes = config.pipeline.max_frame_bytes
+    decoder = ItemDecoder(max_frame_bytes, splitter_for(gateway.plan, exchange, max_frame_bytes))
+    source = UpstreamSource(response, first, exchange, deadlines, decoder)
     gateway.streams.add(source)
 
     exchange.on_end(partial(gateway.streams.discard, source))

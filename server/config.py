@@ -20,7 +20,7 @@ from server.capture.plan import CapturePlan, plan_capture
 from server.capture.registry import SinkRegistry
 from server.capture.settings import CaptureSettings, sink_tables
 from server.config_values import KeyPath, dotted, problems, shown, structure
-from server.environment import CONFIG_VARIABLE, SECTIONS, Setting, from_environment, from_flags
+from server.environment import ADDED_UP, CONFIG_VARIABLE, SECTIONS, Setting, from_environment, from_flags
 from server.errors import ConfigError
 from server.settings import (
     EventSettings,
@@ -30,6 +30,7 @@ from server.settings import (
     ServerSettings,
     UpstreamSettings,
 )
+from stages.repairs import with_repairs
 
 __all__ = ["Config", "load_config"]
 
@@ -55,7 +56,7 @@ class Config:
     """Where it was read from, as the user named it."""
 
     def plan(self, registry: StageRegistry) -> Plan:
-        """The pipeline's plan; with ``payload_capture`` before the last stage where there is a sink for it.
+        """The pipeline's plan: repairs first, and ``payload_capture`` before the last stage where there is a sink.
 
         Raises:
             ConfigError: an unknown stage, a wrong option, or an order that cannot run.
@@ -64,7 +65,7 @@ class Config:
         if self.capture.sinks and stages and _CAPTURE not in stages:
             stages = (*stages[:-1], _CAPTURE, stages[-1])
         try:
-            return make_plan(stages, self.stages, registry)
+            return make_plan(with_repairs(self.pipeline.repairs, stages), self.stages, registry)
         except PlanError as error:
             raise ConfigError(f"{self.file}: {error}" if self.file else str(error)) from error
 
@@ -125,11 +126,18 @@ class _Loader:
         self._table = table
         self._origins: dict[KeyPath, str] = {}
         self._faults: list[str] = []
+        for section, key in ADDED_UP:
+            below = table.get(section)
+            if isinstance(below, dict) and isinstance(below.get(key), str):
+                below[key] = [below[key]]
         for setting in settings:
             section, key = setting.path
             below = table.setdefault(section, {})
             if isinstance(below, dict):
-                below[key] = setting.value
+                value = setting.value
+                if setting.path in ADDED_UP:
+                    value = [*_listed(below.get(key)), *_listed(value)]
+                below[key] = value
                 self._origins[setting.path] = setting.origin
 
     def load(self) -> Config:
@@ -197,6 +205,11 @@ class _Loader:
 
     def _fault(self, path: KeyPath, problem: str) -> None:
         self._faults.append(f"{self._origin(path)}: {dotted(path)}: {problem}")
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list of names, or one name, or none, as a list."""
+    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
 
 
 def _contradictions(

@@ -25,7 +25,7 @@ from server.settings import (
     UpstreamSettings,
 )
 
-__all__ = ["CONFIG_VARIABLE", "SECTIONS", "Setting", "from_environment", "from_flags", "unknown_variables"]
+__all__ = ["ADDED_UP", "CONFIG_VARIABLE", "SECTIONS", "Setting", "from_environment", "from_flags", "unknown_variables"]
 
 CONFIG_VARIABLE: Final = "CALLAHEAD_CONFIG"
 
@@ -43,6 +43,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
 _FLAGS: Final[Mapping[str, KeyPath]] = {
     "upstream": ("upstream", "url"),
     "replay": ("replay", "path"),
+    "repair": ("pipeline", "repairs"),
     "host": ("server", "host"),
     "port": ("server", "port"),
     "workers": ("server", "workers"),
@@ -53,8 +54,14 @@ _ENABLE_FLAGS: Final[Mapping[str, KeyPath]] = {
     "enable_streaming_tool_dispatch": ("events", "tool_call_dispatch"),
     "enable_streaming_reasoning_dispatch": ("events", "reasoning_dispatch"),
 }
+ADDED_UP: Final = frozenset({("pipeline", "repairs")})
+"""Keys of which the values from everywhere count together."""
 _LISTS: Final = frozenset(
-    {("pipeline", "stages"), *(("capture", key) for key in ("sinks", "models", "redact", "headers"))}
+    {
+        ("pipeline", "stages"),
+        ("pipeline", "repairs"),
+        *(("capture", key) for key in ("sinks", "models", "redact", "headers")),
+    }
 )
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})

@@ -65,6 +65,7 @@ class Exchange(Observer):
         self.client_left = False
         self.chunks = 0
         self.refusals: dict[str, int] = {}
+        self._repairs: set[str] = set()
         self._started = time.perf_counter()
         self._first_chunk: float | None = None
         self._last_chunk: float | None = None
@@ -166,6 +167,20 @@ class Exchange(Observer):
             choice_index=choice_index,
             call_index=call_index,
             **fields,
+        )
+
+    def call_repaired(self, stage: str, choice_index: int | None, call_index: int | None, repair: str) -> None:
+        """Count a repair; log the first of each kind in a request, so that an operator learns what a provider does."""
+        self.metrics.repairs.labels(stage).inc()
+        write = _log.debug if repair in self._repairs else _log.info
+        self._repairs.add(repair)
+        write(
+            "repaired",
+            request_id=self.request_id,
+            stage=stage,
+            repair=repair,
+            choice_index=choice_index,
+            call_index=call_index,
         )
 
     def stream_failed(self, failure: StreamFailure, *, reported: bool) -> None:  # noqa: ARG002 - see above

@@ -70,6 +70,9 @@ class Metrics:
         self.upstream_errors: Final = Counter(
             "callahead_upstream_errors", "Failures of upstreams, by kind", ["kind"], registry=self.registry
         )
+        self.repairs: Final = Counter(
+            "callahead_repairs", "Calls that a repair changed, by stage", ["stage"], registry=self.registry
+        )
         self.stage_failures: Final = Counter(
             "callahead_stage_failures", "Stages that raised, by stage", ["stage"], registry=self.registry
         )

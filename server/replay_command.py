@@ -26,6 +26,7 @@ from server.text_table import aligned
 from server.timeline import Timeline, count
 from server.upstreams.recording import load_recording
 from server.whole_completion import stream_of_completion
+from stages.glued_events import splitter_for
 
 __all__ = ["replay"]
 
@@ -38,6 +39,7 @@ _Stages: TypeAlias = Sequence[tuple[str, Stage]]
 @click.option("--events", metavar="NAME,NAME", help="The side events asked for (all that the pipeline can produce).")
 @click.option("--style", type=click.Choice([each.value for each in EventStyle]), help="How side events look.")
 @click.option("--request", "request_file", type=click.Path(path_type=Path), metavar="FILE", help="The request's body.")
+@click.option("--repair", multiple=True, metavar="NAME", help="A repair to put before the stages; repeatable.")
 @click.option("--timeline", is_flag=True, help="Print when each call opened, closed and was dispatched instead.")
 @click.option(
     "--tokens-per-second",
@@ -56,11 +58,12 @@ def replay(  # noqa: PLR0913 - one for each option
     events: str | None,
     style: str | None,
     request_file: Path | None,
+    repair: tuple[str, ...],
     timeline: bool,
     tokens_per_second: float,
 ) -> None:
     """Run recorded streams (.sse, .jsonl, captures) through a pipeline and print what a client would receive."""
-    config = config_of_command(path)
+    config = config_of_command(path, {"repair": repair})
     plan = config.plan(StageRegistry())
     wanted = plan.events if events is None else _names(events, plan.events)
     if timeline:
@@ -78,7 +81,9 @@ def replay(  # noqa: PLR0913 - one for each option
         for stream in streams:
             report = _Report(stream.title)
             stages = plan.stages_for(RequestContext(stream.request, wanted, event_style, "replay", report))
-            items = _items(stream.body, config.pipeline.max_frame_bytes)
+            limit = config.pipeline.max_frame_bytes
+            decoder = ItemDecoder(limit, splitter_for(plan, report, limit))
+            items = [*decoder.feed(stream.body), *decoder.close()]
             if timeline:
                 trio.run(_play_stepwise, items, stages, report)
                 rows = report.rows(tokens_per_second)
@@ -134,11 +139,6 @@ class _Report(Timeline):
     def warned(self, stage: str, message: str) -> None:
         """Pass on what a stage found odd."""
         click.echo(f"{self._file}: stage {stage}: {message}", err=True)
-
-
-def _items(body: bytes, max_frame_bytes: int) -> list[Item]:
-    decoder = ItemDecoder(max_frame_bytes)
-    return [*decoder.feed(body), *decoder.close()]
 
 
 async def _play(items: list[Item], stages: _Stages, write: Callable[[bytes], object]) -> None:

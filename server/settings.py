@@ -182,6 +182,8 @@ class PipelineSettings:
 
     stages: tuple[str, ...] = DEFAULT_STAGES
     """Names in running order."""
+    repairs: tuple[str, ...] = ()
+    """Repairs that run before the stages, as one string or a list: their names, or ``recommended``."""
     join: bool = False
     """Whether runs of neighbouring pure stages share one task: less CPU, nothing else differs."""
     max_frame_bytes: ByteLimit = MAX_FRAME_BYTES

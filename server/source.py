@@ -30,7 +30,7 @@ class UpstreamSource:
         first: what was already read of it.
         exchange: told of chunks.
         deadlines: the limits on waiting.
-        max_frame_bytes: the limit of one frame.
+        decoder: a fresh one.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class UpstreamSource:
         first: bytes,
         exchange: Exchange,
         deadlines: Deadlines,
-        max_frame_bytes: int,
+        decoder: ItemDecoder,
     ) -> None:
         self._response = response
         self._first = first
         self._exchange = exchange
         self._deadlines = deadlines
-        self._decoder = ItemDecoder(max_frame_bytes)
+        self._decoder = decoder
         self._has_news = False
         self._scope = trio.CancelScope()
 

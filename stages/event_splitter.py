@@ -18,7 +18,9 @@ __all__ = ["EventSplitter"]
 _LINE_END: Final = rb"(?>\r\n|\n|\r)"
 _LINE: Final = re.compile(rb"([^\r\n]*+)(" + _LINE_END + rb")")
 # The end of an event, or a data line behind another line; one without a value only adds a blank to the JSON so far.
-_BOUNDARY: Final = re.compile(_LINE_END + rb"(?:(?P<blank>" + _LINE_END + rb")|data:[ \t]*+(?P<value>[^ \t\r\n]))")
+_BOUNDARY: Final = re.compile(
+    rb"(?P<before>" + _LINE_END + rb")(?:(?P<blank>" + _LINE_END + rb")|data:[ \t]*+(?P<value>[^ \t\r\n]))"
+)
 # What a boundary is without its last bytes, behind its line end.
 _BEGINNING: Final = re.compile(rb"(?:d(?:a(?:t(?:a(?::[ \t]*+)?)?)?)?)?")
 _GLUED: Final = re.compile(rb"[^\n]\ndata:")
@@ -98,7 +100,7 @@ class EventSplitter:
                 self._begin(found.end())
             else:
                 self._searched = found.start("value")
-                self._meet_data_line(found.start("value"), out)
+                self._meet_data_line(found.end("before"), out)
         self._searched = self._undecided_from()
         if len(buffer) - self._event.start > self._limit:
             out += buffer[self._event.start :]
@@ -116,10 +118,9 @@ class EventSplitter:
         self._event = _Event(start, start)
         self._searched = start
 
-    def _meet_data_line(self, value: int, out: bytearray) -> None:
-        """Another data line begins: end the event in front of it if it is whole."""
+    def _meet_data_line(self, begin: int, out: bytearray) -> None:
+        """A data line begins: end the event in front of it if that is whole."""
         buffer, event = self._buffer, self._event
-        begin = max(buffer.rfind(b"\n", 0, value), buffer.rfind(b"\r", 0, value)) + 1
         event.read_lines(buffer, begin)
         if not event.is_whole:
             return

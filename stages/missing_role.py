@@ -8,22 +8,18 @@ from typing import Any, ClassVar
 from pipeline.chunks import delta_of, replace_delta
 from pipeline.items import Payload
 from stages.repair_order import later_stages
-from stages.repair_stage import ChoiceRepair, RepairContext, RepairStage
+from stages.repair_stage import ChoiceRepair, RepairStage
 
 __all__ = ["MissingRole"]
 
 
 class _ChoiceRole(ChoiceRepair):
-    def __init__(self, index: int, context: RepairContext) -> None:
-        super().__init__(index, context)
-        self._is_decided = False
-
     def repair(self, choice: Payload) -> Payload:
         """Rows RO1 to RO3."""
         delta = delta_of(choice)
-        if self._is_decided or delta is None:
+        if self.is_over or delta is None:
             return choice
-        self._is_decided = True
+        self.is_over = True
         if delta.get("role") is not None:
             return choice
         self.report(None, "add-missing-role")
@@ -52,5 +48,6 @@ class MissingRole(RepairStage):
     precedes: ClassVar[Mapping[str, str]] = later_stages(name)
 
     def concerns(self, choice: Any) -> bool:
-        """Whether it has a delta."""
-        return delta_of(choice) is not None
+        """Whether no delta of its index has come yet."""
+        index = choice.get("index", 0) if isinstance(choice, dict) else None
+        return type(index) is int and (index not in self._choices or not self._choices[index].is_over)

@@ -75,6 +75,8 @@ class ChoiceRepair:
         self.index = index
         self.context = context
         self.options = context.options
+        self.is_over = False
+        """Whether nothing of the choice can need a repair any more."""
         self._reported: set[tuple[int | None, str]] = set()
 
     def repair(self, choice: Payload) -> Payload:
@@ -176,14 +178,14 @@ class RepairStage(Stage):
             return chunk
         payload = exact_payload(chunk)
         choices = payload["choices"]
-        edited = list(choices)
+        edited: list[Any] | None = None
         for position, choice in enumerate(choices):
             repair = self._repair_of(choice) if isinstance(choice, dict) else None
-            if repair is not None:
-                edited[position] = repair.repair(choice)
-        if all(new is old for new, old in zip(edited, choices, strict=True)):
-            return chunk
-        return chunk.edited(replace_choices(payload, edited))
+            repaired = choice if repair is None else repair.repair(choice)
+            if repaired is not choice:
+                edited = list(choices) if edited is None else edited
+                edited[position] = repaired
+        return chunk if edited is None else chunk.edited(replace_choices(payload, edited))
 
     def _repair_of(self, choice: Payload) -> ChoiceRepair | None:
         index = usable_index(choice.get("index", 0))

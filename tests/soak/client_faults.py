@@ -43,31 +43,30 @@ def leaves(draft: Draft) -> Case:
     """A client that goes away: before, during and behind its request, and at any byte of the response."""
     rng = draft.rng
     point = rng.choice(["connect", "head", "body", "request", "upstream", "upstream", "answer", "answer", "answer"])
-    client = Leaves(point, rng.choice(["fin", "rst", "half"]), rng.random(), rng.randint(1, 12_000))
+    way = rng.choice(["fin", "rst", "half"])
+    client = Leaves(point, way, rng.random())
     if point in ("connect", "head", "body"):
-        logs = _MAYBE if point == "body" else range(1)
         outcomes = frozenset({"client_left"}) if point == "body" else frozenset()
-        kinds: list[Expectation] = [Left([], outcomes)]
-        if client.way == "half":
-            kinds.append(Nothing(outcomes=outcomes))
-        return _unserved(draft, client, *kinds, logs=logs)
-    talk = draft.talk(tokens=rng.randint(1, 150))
+        logs = _MAYBE if outcomes else range(1)
+        return _unserved(draft, client, Left([], outcomes), Nothing(outcomes=outcomes), logs=logs)
     outcomes = frozenset({"client_left", "ok"})
-    kinds = [draft.left(talk, outcomes)]
+    talk = draft.talk(tokens=rng.randint(1, 150))
     script = stream(rng, talk.raws, pause=0.05)
+    available = sum(map(len, talk.raws))
     if point != "answer" and rng.random() < 0.5:
         script = Script([Act.READ_BODY, Act.STALL])
-    elif rng.random() < 0.5:
+    elif rng.random() < 0.5 and draft.streams:
         cut = draft.cut(talk)
+        available = sum(map(len, draft.frames(cut)))
         script = draft.partly(cut.raws, Act.STALL, pause=0.05)
-        kinds.append(draft.failed(cut, "upstream_idle_timeout", 504))  # it wanted more than there is
-    if client.way == "half":
+    kinds = [draft.left(talk, outcomes)]
+    if way == "half":
         kinds += [CutOff(draft.frames(talk), outcomes), Nothing(outcomes=outcomes)]
     return Case(
         draft.name,
         draft.request(),
         script,
-        client,
+        attrs.evolve(client, after=rng.randint(1, available)),
         kinds,
         attempts=range(2),
         logs=_MAYBE,

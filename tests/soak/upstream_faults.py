@@ -197,7 +197,7 @@ def long_frame(draft: Draft) -> Case:
 
 def random_stream(draft: Draft) -> Case:
     """An event stream of random bytes."""
-    noise = draft.rng.randbytes(draft.rng.randint(1, 100_000)).replace(b"data", b"DATA")
+    noise = b"~" + draft.rng.randbytes(draft.rng.randint(1, 100_000)).replace(b"data", b"DATA")  # never JSON
     expected: Expectation = Refused(502, "upstream_not_a_stream")
     if draft.streams:
         expected = ErrorFrame([noise], "upstream_cut", may_lose=True)

@@ -119,8 +119,8 @@ def texts_of(payloads, choice_index, call_index=None):
         for one in payload.get("choices", []):
             entries = (one["delta"].get("tool_calls") if one["index"] == choice_index else None) or []
             for entry in entries if isinstance(entries, list) else [entries]:
-                text = entry.get("function", {}).get("arguments")
-                if text is not None and call_index in (None, entry.get("index")):
+                text, index = entry.get("function", {}).get("arguments"), entry.get("index")
+                if text is not None and (call_index is None or (type(index) is int and index == call_index)):
                     texts.append(text if isinstance(text, str) else encode_json(text).decode())
     return "".join(texts)
 

@@ -300,7 +300,7 @@ def test_only_the_repeated_call_waits():
 
 def test_deep_arguments_are_compared_without_recursion_errors():
     """Arguments nested deeper than the interpreter's stack are another call, unless they are the same text."""
-    deep = "[" * 5000 + "]" * 5000
+    deep = "[" * 100_000 + "]" * 100_000
     check(ToolCallId, [chunk(e(0, "a", "f", deep)), chunk(e(1, "a", "f", deep + " "))], [0, chunk()])
     other = "[ " + deep[1:]
     check(ToolCallId, [chunk(e(0, "a", "f", deep)), chunk(e(1, "a", "f", other))], [0, chunk(e(1, ANY, "f", other))])
