@@ -15,7 +15,6 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from pipeline.chunks import encode_json
 from pipeline.errors import StreamFailure
-from pipeline.plan import Plan
 from server.asgi import EXCHANGE, GatewayConnection
 from server.capture.capture import Capture
 from server.capture.registry import SinkRegistry
@@ -23,6 +22,7 @@ from server.completions import serve_completion
 from server.errors import ClientError, InternalError, TooManyStreams
 from server.exchange import Exchange
 from server.metrics import METRICS_CONTENT_TYPE, Metrics
+from server.model_plans import ModelPlans
 from server.proxy import serve_proxied
 from server.source import UpstreamSource
 from server.upstreams.base import Headers, Upstream
@@ -42,17 +42,17 @@ class Gateway(QuartTrio):
 
     Args:
         config: the checked configuration.
-        plan: its stages.
+        plans: its stages, for each model.
         upstream: where completions come from.
         metrics: where everything is counted.
     """
 
     asgi_http_class = GatewayConnection
 
-    def __init__(self, config: Config, plan: Plan, upstream: Upstream, metrics: Metrics | None = None) -> None:
+    def __init__(self, config: Config, plans: ModelPlans, upstream: Upstream, metrics: Metrics | None = None) -> None:
         super().__init__("callahead", static_folder=None)
         self.settings = config
-        self.plan = plan
+        self.plans = plans
         self.upstream = upstream
         self.metrics = metrics if metrics is not None else Metrics()
         plan_of_capture = config.plan_capture(SinkRegistry())

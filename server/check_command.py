@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -27,16 +27,18 @@ __all__ = ["check", "stages"]
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def check(file: Path) -> None:
+@click.option("--model", metavar="NAME", help="Show only the pipeline that this model gets.")
+def check(file: Path, model: str | None) -> None:
     """Say what a config comes to, stage by stage, or what is wrong with it.
 
     The environment counts as it does for serve. The exit code is 1 when something is wrong.
     """
     config = config_of_command(file)
     registry = StageRegistry()
-    plan = config.plan(registry)
+    plans = config.plans(registry)
     config.plan_capture(SinkRegistry())
-    click.echo("\n".join(_report(config, plan, registry)))
+    shown_plans = list(plans) if model is None else [(plans.pattern_of(model), plans.for_model(model))]
+    click.echo("\n".join(_report(config, shown_plans, registry)))
 
 
 @click.command()
@@ -59,12 +61,13 @@ def stages(context: click.Context) -> None:
     context.exit(1 if failed else 0)
 
 
-def _report(config: Config, plan: Plan, registry: StageRegistry) -> Iterator[str]:
+def _report(config: Config, plans: Sequence[tuple[str | None, Plan]], registry: StageRegistry) -> Iterator[str]:
     yield f"{config.file}: nothing is wrong"
     yield ""
-    yield "pipeline"
-    yield from aligned([("  source",), *_stage_rows(plan, registry), (f"  -> {Flow.BYTES.value} -> client",)])
-    yield ""
+    for pattern, plan in plans:
+        yield "pipeline" if pattern is None else f"pipeline for models {shown(pattern)}"
+        yield from aligned([("  source",), *_stage_rows(plan, registry), (f"  -> {Flow.BYTES.value} -> client",)])
+        yield ""
     yield f"upstream: {_source(config)}"
     yield from _changes(config.upstream, UpstreamSettings(url=config.upstream.url))
     yield "events"

@@ -99,6 +99,8 @@ def main(context: click.Context) -> None:
 @click.option("--workers", type=int, metavar="N", help="Processes (1).")
 @click.option("--first-chunk-timeout", type=float, metavar="S", help="Longest wait for a first chunk (no limit).")
 @click.option("--idle-timeout", type=float, metavar="S", help="Longest silence between two frames (no limit).")
+@click.option("--tool-call-parser", metavar="FORMAT", help="How the model marks its calls in raw text.")
+@click.option("--reasoning-parser", metavar="FORMAT", help="How the model marks its thoughts in raw text.")
 @click.option("--repair", multiple=True, metavar="NAME", help="A repair to put before the stages; repeatable.")
 @click.option("--enable-streaming-tool-dispatch", is_flag=True, help="Send tool_call_dispatch to every client.")
 @click.option("--enable-streaming-reasoning-dispatch", is_flag=True, help="Send reasoning_dispatch to every client.")

@@ -11,6 +11,7 @@ from quart.wrappers.response import DataBody
 
 from pipeline.chunks import encode_json, parse_json
 from pipeline.decode import ItemDecoder
+from pipeline.plan import Plan
 from pipeline.stage import EventStyle, RequestContext
 from server.deadlines import Deadlines
 from server.errors import ClientError, TooManyStreams
@@ -57,8 +58,9 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     captured = gateway.capture.wants(exchange.model, exchange.request_id)
     if captured:
         exchange.capture(gateway.capture, body, headers)
+    plan = gateway.plans.for_model(exchange.model)
     streaming = request.get("stream") is True
-    events = _decide_events(gateway, headers) if streaming else _NO_EVENTS
+    events = _decide_events(gateway, plan, headers) if streaming else _NO_EVENTS
     folding = not streaming and config.upstream.unary == "fold"
     limited = streaming or folding
     deadlines = Deadlines(
@@ -79,7 +81,7 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
         return proxied_response(response, exchange, deadlines)
     response, first = await as_event_stream(response, deadlines)
     max_frame_bytes = config.pipeline.max_frame_bytes
-    decoder = ItemDecoder(max_frame_bytes, splitter_for(gateway.plan, exchange, max_frame_bytes))
+    decoder = ItemDecoder(max_frame_bytes, splitter_for(plan, exchange, max_frame_bytes))
     source = UpstreamSource(response, first, exchange, deadlines, decoder)
     gateway.streams.add(source)
 
@@ -92,7 +94,7 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
         observer=exchange,
         capture=captured,
     )
-    stages = gateway.plan.stages_for(context)
+    stages = plan.stages_for(context)
     if folding:
         completion = await fold(source, stages, AggregateOptions.of_request(request))
         exchange.stream_ended()
@@ -135,12 +137,12 @@ async def _within(deadlines: Deadlines, opening: Any, request: UpstreamRequest) 
     raise deadlines.expired(kind)
 
 
-def _decide_events(gateway: Gateway, headers: Headers) -> EventsInForce:
+def _decide_events(gateway: Gateway, plan: Plan, headers: Headers) -> EventsInForce:
     return decide_events(
         _joined(headers, EVENTS_HEADER),
         _joined(headers, STYLE_HEADER),
         gateway.event_policies,
-        gateway.plan.events,
+        plan.events,
         gateway.settings.events.style,
     )
 

@@ -22,6 +22,7 @@ from server.capture.settings import CaptureSettings, sink_tables
 from server.config_values import KeyPath, dotted, problems, shown, structure
 from server.environment import ADDED_UP, CONFIG_VARIABLE, SECTIONS, Setting, from_environment, from_flags
 from server.errors import ConfigError
+from server.model_plans import ModelPlans, ModelSettings
 from server.settings import (
     EventSettings,
     LogSettings,
@@ -35,6 +36,14 @@ from stages.repairs import with_repairs
 __all__ = ["Config", "load_config"]
 
 _CAPTURE: Final = "payload_capture"
+
+
+@attrs.frozen
+class _Order:
+    """Stages by name, and the options that their being named brings."""
+
+    names: tuple[str, ...]
+    options: Mapping[str, Mapping[str, Any]]
 
 
 @attrs.frozen
@@ -52,22 +61,63 @@ class Config:
     capture_sinks: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     """For each sink its options, ``[capture.NAME]``; read by ``plan_capture``."""
     log: LogSettings = attrs.field(factory=LogSettings)
+    models: Mapping[str, ModelSettings] = attrs.field(factory=dict)
+    """For each pattern of model names what is different for them, ``[models]``."""
     file: Path | None = None
     """Where it was read from, as the user named it."""
 
     def plan(self, registry: StageRegistry) -> Plan:
-        """The pipeline's plan: repairs first, and ``payload_capture`` before the last stage where there is a sink.
+        """The default pipeline's plan; see ``plans``."""
+        return self.plans(registry).default
+
+    def plans(self, registry: StageRegistry) -> ModelPlans:
+        """The plans of all models: parsers first, then repairs, then the stages.
+
+        ``payload_capture`` is put before the last stage where there is a sink for it.
 
         Raises:
             ConfigError: an unknown stage, a wrong option, or an order that cannot run.
         """
-        stages = self.pipeline.stages
+        default = self._named(ModelSettings())
+        named = {pattern: self._named(each) for pattern, each in self.models.items()}
+        known = [*default.names, *(name for order in named.values() for name in order.names)]
+        for name in self.stages:
+            if name not in known:
+                problem = f"has options but is in no order of stages{nearest(name, known)}"
+                raise self._fault(f"{dotted(('stages', name))}: {problem}")
+        try:
+            plan = make_plan(default.names, self._options_of(default), registry)
+        except PlanError as error:
+            raise self._fault(str(error)) from error
+        by_pattern = {}
+        for pattern, order in named.items():
+            try:
+                by_pattern[pattern] = make_plan(order.names, self._options_of(order), registry)
+            except PlanError as error:
+                raise self._fault(f"{dotted(('models', pattern))}: {error}") from error
+        return ModelPlans(plan, by_pattern)
+
+    def _named(self, model: ModelSettings) -> _Order:
+        stages = self.pipeline.stages if model.stages is None else model.stages
         if self.capture.sinks and stages and _CAPTURE not in stages:
             stages = (*stages[:-1], _CAPTURE, stages[-1])
         try:
-            return make_plan(with_repairs(self.pipeline.repairs, stages), self.stages, registry)
+            names = with_repairs(self.pipeline.repairs if model.repairs is None else model.repairs, stages)
         except PlanError as error:
-            raise ConfigError(f"{self.file}: {error}" if self.file else str(error)) from error
+            raise self._fault(str(error)) from error
+        formats = {
+            "reasoning_parser": model.reasoning_parser or self.pipeline.reasoning_parser,
+            "tool_call_parser": model.tool_call_parser or self.pipeline.tool_call_parser,
+        }
+        formats = {parser: name for parser, name in formats.items() if name}
+        return _Order((*formats, *names), {parser: {"format": name} for parser, name in formats.items()})
+
+    def _options_of(self, order: _Order) -> dict[str, Mapping[str, Any]]:
+        given = {name: self.stages[name] for name in order.names if name in self.stages}
+        return given | {name: {**given.get(name, {}), **options} for name, options in order.options.items()}
+
+    def _fault(self, problem: str) -> ConfigError:
+        return ConfigError(f"{self.file}: {problem}" if self.file else problem)
 
     def plan_capture(self, registry: SinkRegistry) -> CapturePlan:
         """The plan of what is captured.
@@ -79,7 +129,7 @@ class Config:
         try:
             return plan_capture(self.capture, self.capture_sinks, registry, folder)
         except ConfigError as error:
-            raise ConfigError(f"{self.file}: {error}" if self.file else str(error)) from error
+            raise self._fault(str(error)) from error
 
 
 def load_config(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
@@ -144,13 +194,14 @@ class _Loader:
         sinks = self._part_capture()
         sections = {name: self._section(name, cls) for name, cls in SECTIONS.items()}
         stages = self._stages(self._table.get("stages", {}))
-        known = [*SECTIONS, "stages"]
+        models = self._models(self._table.get("models", {}))
+        known = [*SECTIONS, "stages", "models"]
         for name in self._table:
             if name not in known:
                 near = nearest(name, known) or f"; there are {', '.join(known)}"
                 self._fault((name,), f"is no section of a config{near}")
         if not self._faults:
-            config = Config(**sections, stages=stages, capture_sinks=sinks, file=self._file)
+            config = Config(**sections, stages=stages, models=models, capture_sinks=sinks, file=self._file)
             config = attrs.evolve(config, **self._beside_file(config))
             for path, problem in _contradictions(config, self._table, self._origin):
                 self._fault(path, problem)
@@ -169,6 +220,25 @@ class _Loader:
             for path, problem in problems(error, (name,), cls):
                 self._fault(path, problem)
         return None
+
+    def _models(self, table: Any) -> dict[str, ModelSettings]:
+        if not isinstance(table, dict):
+            self._fault(("models",), f"is {shown(table)}; it must be a table, [models]")
+            return {}
+        found = {}
+        for pattern, settings in table.items():
+            path = ("models", pattern)
+            if not isinstance(settings, dict):
+                self._fault(path, f"is {shown(settings)}; it must be a table")
+                continue
+            if isinstance(settings.get("repairs"), str):
+                settings["repairs"] = [settings["repairs"]]
+            try:
+                found[pattern] = structure(settings, ModelSettings)
+            except ClassValidationError as error:
+                for each, problem in problems(error, path, ModelSettings):
+                    self._fault(each, problem)
+        return found
 
     def _part_capture(self) -> dict[str, dict[str, Any]]:
         """The tables of sinks, taken out of ``[capture]``."""

@@ -44,6 +44,8 @@ _FLAGS: Final[Mapping[str, KeyPath]] = {
     "upstream": ("upstream", "url"),
     "replay": ("replay", "path"),
     "repair": ("pipeline", "repairs"),
+    "tool_call_parser": ("pipeline", "tool_call_parser"),
+    "reasoning_parser": ("pipeline", "reasoning_parser"),
     "host": ("server", "host"),
     "port": ("server", "port"),
     "workers": ("server", "workers"),

@@ -39,6 +39,8 @@ _Stages: TypeAlias = Sequence[tuple[str, Stage]]
 @click.option("--events", metavar="NAME,NAME", help="The side events asked for (all that the pipeline can produce).")
 @click.option("--style", type=click.Choice([each.value for each in EventStyle]), help="How side events look.")
 @click.option("--request", "request_file", type=click.Path(path_type=Path), metavar="FILE", help="The request's body.")
+@click.option("--tool-call-parser", metavar="FORMAT", help="How the model marks its calls in raw text.")
+@click.option("--reasoning-parser", metavar="FORMAT", help="How the model marks its thoughts in raw text.")
 @click.option("--repair", multiple=True, metavar="NAME", help="A repair to put before the stages; repeatable.")
 @click.option("--timeline", is_flag=True, help="Print when each call opened, closed and was dispatched instead.")
 @click.option(
@@ -58,16 +60,20 @@ def replay(  # noqa: PLR0913 - one for each option
     events: str | None,
     style: str | None,
     request_file: Path | None,
+    tool_call_parser: str | None,
+    reasoning_parser: str | None,
     repair: tuple[str, ...],
     timeline: bool,
     tokens_per_second: float,
 ) -> None:
     """Run recorded streams (.sse, .jsonl, captures) through a pipeline and print what a client would receive."""
-    config = config_of_command(path, {"repair": repair})
-    plan = config.plan(StageRegistry())
-    wanted = plan.events if events is None else _names(events, plan.events)
+    flags = {"repair": repair, "tool_call_parser": tool_call_parser, "reasoning_parser": reasoning_parser}
+    config = config_of_command(path, flags)
+    plans = config.plans(StageRegistry())
+    producible = plans.default.events
+    wanted = producible if events is None else _names(events, producible)
     if timeline:
-        wanted |= plan.events & {"tool_call_dispatch"}
+        wanted |= producible & {"tool_call_dispatch"}
     request = _read_request(request_file)
     event_style = EventStyle(style or config.events.style)
     failed = False
@@ -80,6 +86,7 @@ def replay(  # noqa: PLR0913 - one for each option
             continue
         for stream in streams:
             report = _Report(stream.title)
+            plan = plans.for_model(stream.model)
             stages = plan.stages_for(RequestContext(stream.request, wanted, event_style, "replay", report))
             limit = config.pipeline.max_frame_bytes
             decoder = ItemDecoder(limit, splitter_for(plan, report, limit))
@@ -102,6 +109,7 @@ class _Stream:
     title: str
     body: bytes
     request: Mapping[str, Any]
+    model: str | None
 
 
 def _streams_of(file: Path, request: Mapping[str, Any]) -> list[_Stream]:
@@ -111,14 +119,17 @@ def _streams_of(file: Path, request: Mapping[str, Any]) -> list[_Stream]:
         ConfigError: the file cannot be read.
     """
     if file.suffix == ".sse" or not is_capture(file):
-        return [_Stream(str(file), load_recording(file).body, request)]
+        recording = load_recording(file)
+        return [_Stream(str(file), recording.body, request, recording.model)]
     streams = []
     for record in read_capture(file):
         response, asked = record.get("response"), record.get("request")
         if isinstance(response, dict) and isinstance(response.get("choices"), list):
             title = f"{file} {record.get('request_id')}"
             body = stream_of_completion(response)
-            streams.append(_Stream(title, body, request or (asked if isinstance(asked, dict) else {})))
+            asked = request or (asked if isinstance(asked, dict) else {})
+            model = record.get("model")
+            streams.append(_Stream(title, body, asked, model if isinstance(model, str) else None))
     return streams
 
 

@@ -71,7 +71,7 @@ def make_gateway(config: Config) -> Gateway:
     Raises:
         ConfigError: the configuration cannot be used.
     """
-    return Gateway(config, config.plan(StageRegistry()), make_upstream(config))
+    return Gateway(config, config.plans(StageRegistry()), make_upstream(config))
 
 
 def _run(gateway: Gateway, listener: socket.socket) -> None:

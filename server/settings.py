@@ -184,6 +184,10 @@ class PipelineSettings:
     """Names in running order."""
     repairs: tuple[str, ...] = ()
     """Repairs that run before the stages, as one string or a list: their names, or ``recommended``."""
+    reasoning_parser: str | None = None
+    """The format of the model's thoughts, where its server leaves them in the text."""
+    tool_call_parser: str | None = None
+    """The format of the model's calls, where its server leaves them in the text."""
     join: bool = False
     """Whether runs of neighbouring pure stages share one task: less CPU, nothing else differs."""
     max_frame_bytes: ByteLimit = MAX_FRAME_BYTES

@@ -349,7 +349,7 @@ async def running_gateway(
     """Run a gateway on a free port until the block is left."""
     if stages is not None:
         config = attrs.evolve(config, pipeline=attrs.evolve(config.pipeline, stages=tuple(stages)))
-    gateway = Gateway(config, config.plan(StageRegistry()), upstream or make_upstream(config))
+    gateway = Gateway(config, config.plans(StageRegistry()), upstream or make_upstream(config))
     listener = listen("127.0.0.1", 0, config.server.write_timeout)
     running = RunningGateway(listener.getsockname()[1], gateway, trio.Event())
     async with trio.open_nursery() as nursery:

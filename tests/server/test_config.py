@@ -106,7 +106,7 @@ _FAULTS = [
     ("[upstraem]", 'upstraem: is no section of a config; did you mean "upstream"?'),
     (
         "port = 3",
-        "port: is no section of a config; there are server, upstream, replay, events, pipeline, capture, log, stages",
+        "port: is no section of a config; there are server, upstream, replay, events, pipeline, capture, log, stages, models",
     ),
     ("server = 3", "server: is 3; it must be a table, [server]"),
     ("stages = 3", "stages: is 3; it must be a table of tables, [stages.NAME]"),

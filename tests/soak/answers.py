@@ -11,8 +11,34 @@ import attrs
 
 __all__ = ["Choice", "Move", "choice_of"]
 
-_WORDS: Final = ("the", " tide", " is", " low", " at", " Bergen", ".", "\n\n", " 14:32", " ☂", " größer", " 潮", ' "', "\\", " }")
-_STRINGS: Final = ("", "a", "} not yet {", '"quoted"', "back\\slash", "Grüße 潮 🌊", "line\nbreak\ttab", "[DONE]", "data: x")
+_WORDS: Final = (
+    "the",
+    " tide",
+    " is",
+    " low",
+    " at",
+    " Bergen",
+    ".",
+    "\n\n",
+    " 14:32",
+    " ☂",
+    " größer",
+    " 潮",
+    ' "',
+    "\\",
+    " }",
+)
+_STRINGS: Final = (
+    "",
+    "a",
+    "} not yet {",
+    '"quoted"',
+    "back\\slash",
+    "Grüße 潮 🌊",
+    "line\nbreak\ttab",
+    "[DONE]",
+    "data: x",
+)
 _NAMES: Final = ("lookup_tide", "write_note", "search", "now", "f")
 
 
@@ -153,12 +179,13 @@ class _Answer:
     def _fragments(self, call: _Call) -> Iterator[tuple[dict[str, Any], _Call | None]]:
         """The call's fragments; the one that completes it comes with the call."""
         rng = self._rng
-        first = {"index": call.index, "id": call.call_id, "type": "function", "function": {"name": call.name}}
+        function = {"name": call.name}
+        first = {"index": call.index, "id": call.call_id, "type": "function", "function": function}
         pieces = list(_cut(rng, call.text)) if call.text else []
         if call.text == "" or (pieces and rng.random() < 0.3):
-            first["function"]["arguments"] = ""
+            function["arguments"] = ""
         elif pieces and rng.random() < 0.5:
-            first["function"]["arguments"] = pieces.pop(0)
+            function["arguments"] = pieces.pop(0)
         yield first, call if call.text and not pieces else None
         for place, piece in enumerate(pieces, start=1):
             fragment = {"index": call.index, "function": {"arguments": piece}}

@@ -32,8 +32,8 @@ Make = Callable[["Draft"], "Case"]
 class Behaviour(Protocol):
     """What a client does."""
 
-    async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
-        """Send the case's request to a port, and give what came; one for each of ``case.requests``."""
+    async def run(self, port: int, entry: Entry) -> list[Seen]:
+        """Send the entry's case's request to a port, and give what came; one for each time that it is sent."""
         ...
 
 
@@ -154,7 +154,9 @@ class Draft:
     def cut(self, talk: Conversation, *, least: int = 1) -> Conversation:
         """The beginning of it, before any choice has finished and with so many frames at least."""
         first_finish = next(at for at, piece in enumerate(talk.pieces) if piece.finishes)
-        return attrs.evolve(talk, pieces=talk.pieces[: self.rng.randint(min(least, first_finish), first_finish)], has_done=True)
+        return attrs.evolve(
+            talk, pieces=talk.pieces[: self.rng.randint(min(least, first_finish), first_finish)], has_done=True
+        )
 
     def failed(self, talk: Conversation, code: str, status: int = 502, *, may_lose: bool = False) -> Expectation:
         """What had come and an error; a folded request has only the error."""
@@ -174,4 +176,3 @@ class Draft:
 
     def _is_loose(self, talk: Conversation) -> bool:
         return self.style is not None and any(b"\r\n" in piece.raw for piece in talk.pieces)
-

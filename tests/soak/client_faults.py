@@ -10,7 +10,7 @@ import attrs
 from cases import Behaviour, Case, Draft, Request
 from clients import Churns, Leaves, Reads, SendsRaw, Stops
 from gateway import BODY_TIMEOUT, MAX_BODY_BYTES
-from scripts import Act, Script, head, response, stream
+from scripts import Act, Script, head, stream
 from verdicts import Anything, CutOff, Expectation, Left, Nothing, Refused
 
 __all__ = [
@@ -238,6 +238,7 @@ _HTTP2_WEBSOCKET: Final = (
     *(b":method", b"CONNECT", b":protocol", b"websocket", b":path", b"/", b":scheme", b"http"),
     *(b":authority", b"gateway", b"sec-websocket-version", b"13"),
 )
+_STREAMING: Final = b'{"stream": true, "messages": []}'
 _BAD_REQUESTS: Final[list[tuple[int, str, dict[str, Any]]]] = [
     (400, "invalid_json", {"body": b"{"}),
     (400, "invalid_json", {"body": b"\xff\xfe{}"}),
@@ -247,7 +248,7 @@ _BAD_REQUESTS: Final[list[tuple[int, str, dict[str, Any]]]] = [
     (400, "invalid_json", {"body": b"[]"}),
     (400, "missing_messages", {"body": b'{"stream": true}'}),
     (400, "missing_messages", {"body": b'{"stream": true, "messages": {}}'}),
-    (400, "unknown_event_style", {"headers": [("callahead-event-style", "xml")]}),
+    (400, "unknown_event_style", {"body": _STREAMING, "headers": [("callahead-event-style", "xml")]}),
     (404, "not_found", {"path": "/nothing/%00/here"}),
     (404, "not_found", {"path": "/", "method": "GET", "body": b""}),
     (405, "method_not_allowed", {"method": "GET", "body": b""}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,7 +14,7 @@ import trio
 from verdicts import Seen
 
 if TYPE_CHECKING:
-    from cases import Case, Request
+    from cases import Request
     from ledger import Entry
 
 __all__ = ["Churns", "Leaves", "Pipelines", "Reads", "SendsRaw", "Stops", "get"]
@@ -78,7 +78,7 @@ class _Line(_Exchange):
 
 
 @contextlib.asynccontextmanager
-async def _connected(port: int, receive_buffer: int | None = None):  # noqa: ANN202 - an async iterator of one line
+async def _connected(port: int, receive_buffer: int | None = None) -> AsyncIterator[_Line]:
     sock = trio.socket.socket()
     if receive_buffer is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -103,7 +103,7 @@ class Reads:
     """Of one read."""
     pause: float = 0
     """Seconds before each read."""
-    naps: tuple[tuple[int, float], ...] = ()
+    nap: tuple[int, float] | None = None
     """Behind so many bytes of the body, so many seconds of rest."""
     receive_buffer: int | None = None
     pieces: int = 1
@@ -113,14 +113,14 @@ class Reads:
     stray: bytes = b""
     """Sent behind the request."""
 
-    async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
+    async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         async with _connected(port, self.receive_buffer) as line:
             answers = []
-            for number in range(case.requests):
+            for number in range(entry.case.requests):
                 if number:
                     line.http.start_next_cycle()
-                await self._send(line, case.request)
+                await self._send(line, entry.case.request)
                 answers.append(await self._read(line))
                 if answers[-1].end != "whole":
                     break
@@ -138,12 +138,13 @@ class Reads:
             await _send(line.stream, body[at : at + size])
 
     async def _read(self, line: _Line) -> Seen:
-        seen, naps = Seen(), list(self.naps)
+        seen, rested = Seen(), False
         while not line.take(seen):
             if self.pause:
                 await trio.sleep(self.pause)
-            while naps and len(seen.body) >= naps[0][0]:
-                await trio.sleep(naps.pop(0)[1])
+            if self.nap is not None and not rested and len(seen.body) >= self.nap[0]:
+                rested = True
+                await trio.sleep(self.nap[1])
             await line.receive(self.max_bytes)
         return seen
 
@@ -154,11 +155,11 @@ class Stops:
 
     after: int
 
-    async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
+    async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         seen = Seen()
         async with _connected(port, receive_buffer=4096) as line:
-            await _send(line.stream, b"".join(line.encode(case.request)))
+            await _send(line.stream, b"".join(line.encode(entry.case.request)))
             while not line.take(seen) and len(seen.body) < self.after:
                 await line.receive(2048)
             await entry.quiet()
@@ -180,11 +181,11 @@ class Leaves:
     after: int = 0
     """For ``answer``: the bytes of it that are read, framing and all."""
 
-    async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
+    async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         seen = Seen(end="left")
         async with _connected(port) as line:
-            await _send(line.stream, self._part(*line.encode(case.request)))
+            await _send(line.stream, self._part(*line.encode(entry.case.request)))
             if self.point == "upstream":
                 await entry.begun()
             if self.point == "answer":
@@ -231,7 +232,7 @@ class SendsRaw:
     patience: float = math.inf
     """Seconds that it waits for."""
 
-    async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
+    async def run(self, port: int, entry: Entry) -> list[Seen]:  # noqa: ARG002 - a behaviour's signature
         """See ``Behaviour``."""
         async with _connected(port) as line:
             for number, part in enumerate(self.parts):
@@ -252,13 +253,13 @@ class SendsRaw:
 class Pipelines:
     """Sends all its requests at once, and reads the responses in turn."""
 
-    async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
+    async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         answers = []
         async with _connected(port) as line:
             rest = b""
-            lines = [_Line(line.stream) for _ in range(case.requests)]
-            await _send(line.stream, b"".join(b"".join(each.encode(case.request)) for each in lines))
+            lines = [_Line(line.stream) for _ in range(entry.case.requests)]
+            await _send(line.stream, b"".join(b"".join(each.encode(entry.case.request)) for each in lines))
             for each in lines:
                 seen = Seen()
                 if rest:
@@ -278,7 +279,7 @@ class Churns:
     data: bytes
     way: str
 
-    async def run(self, port: int, case: Case, entry: Entry) -> list[Seen]:
+    async def run(self, port: int, entry: Entry) -> list[Seen]:  # noqa: ARG002 - a behaviour's signature
         """See ``Behaviour``."""
         for _ in range(self.times):
             async with _connected(port) as line:

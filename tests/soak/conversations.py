@@ -19,7 +19,14 @@ Event: TypeAlias = tuple[str, dict[str, Any]]
 """A side event: its name and its payload."""
 
 _DONE: Final = b"[DONE]"
-_FOREIGN: Final = (b": ping", b"event: ping\ndata: {}", b"data: not JSON", b"retry: 3000", b":", b"id: 7\nevent: x\ndata:")
+_FOREIGN: Final = (
+    b": ping",
+    b"event: ping\ndata: {}",
+    b"data: not JSON",
+    b"retry: 3000",
+    b":",
+    b"id: 7\nevent: x\ndata:",
+)
 
 
 @attrs.frozen(eq=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import attrs
 from cases import Case, Draft
 from clients import Pipelines, Reads
 from conversations import Conversation
-from gateway import IDLE_TIMEOUT, MAX_BODY_BYTES, MAX_FRAME_BYTES
+from gateway import IDLE_TIMEOUT, MAX_BODY_BYTES, MAX_FRAME_BYTES, WRITE_TIMEOUT
 from scripts import Act, Script, Step, body_steps, head, response, stream
 from verdicts import Expectation, Passed
 
@@ -35,6 +36,17 @@ _NEVER_JSON: Final = (
     b"event: \xff\xff\ndata: x",
     b"\xfe\xff: y",
 )
+
+
+_BEHIND_THE_LAST: Final[Sequence[tuple[Any, bool, bool]]] = (
+    (b"data: late\n\n", True, True),
+    (Act.STALL, False, False),
+    (b"HTTP/1.1 500 Unasked\r\n\r\n", False, True),
+    (b"0\r\n\r\nHTTP/1.1 2", False, False),
+)
+"""What follows ``[DONE]``, whether it is part of the body, and whether the body ends."""
+_LONGEST_READ: Final = WRITE_TIMEOUT - 1
+"""Seconds. Linux adds up the rests of a reader with a small buffer where it applies ``TCP_USER_TIMEOUT``."""
 
 
 def _case(draft: Draft, talk: Conversation, script: Script | None = None, client: Reads | None = None) -> Case:
@@ -105,12 +117,10 @@ def silence(draft: Draft) -> Case:
     """``[DONE]``, then more frames, or a body that never ends, or bytes that nobody asked for."""
     rng = draft.rng
     talk = draft.talk(has_done=True)
-    extra = rng.choice([[b"data: late\n\n"], [Act.STALL], [b"HTTP/1.1 500 Unasked\r\n\r\n"], [b"0\r\n\r\nHTTP/1.1 2"]])
-    if isinstance(extra[0], bytes) and extra[0].startswith(b"data"):
-        steps = body_steps(rng, [*talk.raws, *extra], 0.01)
-    else:
-        is_ended = extra[0] is not Act.STALL and not extra[0].startswith(b"0")
-        steps = [*body_steps(rng, talk.raws, 0.01, ends=is_ended), *extra]
+    extra, is_in_body, ends = rng.choice(_BEHIND_THE_LAST)
+    steps = body_steps(rng, [*talk.raws, *([extra] if is_in_body else [])], 0.01, ends=ends)
+    if not is_in_body:
+        steps.append(extra)
     keeps_for = rng.choice([None, 0.5])
     return _case(draft, talk, Script([Act.READ_BODY, _STREAM_HEAD, *steps], keeps_for=keeps_for))
 
@@ -119,20 +129,19 @@ def slow_reader(draft: Draft) -> Case:
     """A client that reads little at a time: the gateway waits for it."""
     rng = draft.rng
     talk = draft.talk("text", rng.randint(20, 150), width=100)
-    client = Reads(max_bytes=rng.randint(1000, 4000), pause=rng.random() * 0.05, receive_buffer=4096)
+    max_bytes = rng.randint(500, 4000)
+    reads = sum(map(len, talk.raws)) / min(max_bytes, 2000)  # what its buffer holds
+    client = Reads(max_bytes=max_bytes, pause=min(0.05, rng.random() * _LONGEST_READ / reads), receive_buffer=4096)
     return _case(draft, talk, client=client)
 
 
 def nap(draft: Draft) -> Case:
-    """A client that rests for longer than the upstream may be silent, in the middle of megabytes.
-
-    It rests once: Linux adds up the rests of a reader with a small buffer when it applies ``TCP_USER_TIMEOUT``.
-    """
+    """A client that rests for longer than the upstream may be silent, in the middle of megabytes."""
     draft.streams = True
     talk = draft.talk("text", 1200, width=600)
     script = Script([Act.READ_BODY, _STREAM_HEAD, *body_steps(draft.rng, talk.raws, 0)])
-    nap = (draft.rng.randint(1, 1_000_000), IDLE_TIMEOUT + 0.3)
-    return _case(draft, talk, script, Reads(naps=(nap,), receive_buffer=8192))
+    rest = (draft.rng.randint(1, 1_000_000), IDLE_TIMEOUT + 0.3)
+    return _case(draft, talk, script, Reads(nap=rest, receive_buffer=8192))
 
 
 def big_body(draft: Draft) -> Case:

@@ -11,6 +11,7 @@ import trio
 from cases import Case
 from checks import Log, Punctuality
 from faults import case_named
+from gateway import WRITE_TIMEOUT
 from ledger import Entry, Ledger
 from verdicts import Expectation, Seen
 
@@ -87,7 +88,7 @@ class Load:
                 async with trio.open_nursery() as nursery:
                     if then is not None:
                         nursery.start_soon(then, entry)
-                    answers = await case.client.run(self.port, case, entry)
+                    answers = await case.client.run(self.port, entry)
             except* Exception as group:  # noqa: BLE001 - whatever it is, it is this case's
                 problems += [f"the client failed: {error!r}" for error in group.exceptions]
         if scope.cancelled_caught:
@@ -131,10 +132,13 @@ class Load:
         return [f"the upstream was asked {entry.attempts} times, not {least} to {most} times", *entry.faults]
 
     def _is_excused(self, answers: list[Seen], started: float) -> bool:
-        is_slow = not answers or any(
-            (seen.code or "").endswith("timeout") or seen.status in (408, 504) for seen in answers
+        """Whether a limit on time was reached, and this process may be to blame."""
+        is_slow = trio.current_time() - started > WRITE_TIMEOUT
+        has_run_out = not answers or any(
+            (seen.code or "").endswith("timeout") or seen.status in (408, 504) or (is_slow and seen.end != "whole")
+            for seen in answers
         )
-        return is_slow and self.punctuality.worst_since(started) > _LATE
+        return has_run_out and self.punctuality.worst_since(started) > _LATE
 
     def log_problems(self, log: Log) -> list[str]:
         """What is wrong with the log lines of all that has run."""
@@ -165,4 +169,3 @@ def _fit(expected: Iterable[Expectation], seen: Seen) -> tuple[Expectation | Non
             return each, []
         misfits.append(misfit)
     return None, misfits
-

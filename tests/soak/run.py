@@ -150,11 +150,13 @@ class _Run:
             problems.append(f"{end.descriptors} descriptors are open, {start.descriptors} were at the start")
         if report.samples and end.memory_mib - report.samples[0].memory_mib > _MAX_GROWTH_MIB * self.options.workers:
             problems.append(f"memory grew from {report.samples[0].memory_mib:.1f} to {end.memory_mib:.1f} MiB")
-        metrics = {}
-        with trio.move_on_after(_SETTLE_TIMEOUT):
-            while (metrics := await metrics_of(self.gateway.port)).get(_IN_FLIGHT) != 0:
-                await trio.sleep(0.5)
-        if metrics.get(_IN_FLIGHT) != 0:
+        metrics = await metrics_of(self.gateway.port)
+        for _ in range(_SETTLE_TIMEOUT):
+            if metrics.get(_IN_FLIGHT) == 0:
+                break
+            await trio.sleep(1)
+            metrics = await metrics_of(self.gateway.port)
+        else:
             problems.append(f"{_IN_FLIGHT} is {metrics.get(_IN_FLIGHT)} at rest")
         problems += self._differences(metrics)
 

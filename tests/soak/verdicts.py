@@ -46,10 +46,15 @@ class Seen:
 class Expectation(Protocol):
     """One outcome that is allowed."""
 
-    label: str
-    """For the table."""
-    outcomes: frozenset[str]
-    """What the request's log line may then say."""
+    @property
+    def label(self) -> str:
+        """For the table."""
+        ...
+
+    @property
+    def outcomes(self) -> frozenset[str]:
+        """What the request's log line may then say."""
+        ...
 
     def misfit(self, seen: Seen) -> str | None:
         """Why the outcome is not this one, none where it is."""
@@ -227,7 +232,9 @@ class Nothing:
 
     def misfit(self, seen: Seen) -> str | None:
         """See ``Expectation``."""
-        is_fitting = seen.end in ("whole", "eof", "reset", "left") and (seen.status is None or seen.status in self.statuses)
+        is_fitting = seen.end in ("whole", "eof", "reset", "left") and (
+            seen.status is None or seen.status in self.statuses
+        )
         return None if is_fitting else f"not closed: {seen}"
 
 
@@ -250,8 +257,10 @@ def _beginning(frames: list[bytes], seen: Seen) -> str | None:
 
 
 def _canonical(body: bytes) -> bytes:
-    """The body without the one freedom there is: where a read ends between the CR and the LF of a blank line, the LF
-    follows behind the events that the frame brought about."""
+    """The body without the one freedom that there is.
+
+    Where a read ends between the CR and the LF of a blank line, the LF follows behind the events of the next frame.
+    """
     return re.sub(rb"\n{3,}", b"\n\n", body.replace(b"\r\n", b"\r"))
 
 
@@ -260,6 +269,8 @@ def _difference(expected: bytes, found: bytes, *, is_loose: bool = False) -> str
         expected, found = _canonical(expected), _canonical(found)
     if expected == found:
         return None
-    at = next((at for at, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found)))
+    at = next(
+        (at for at, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found))
+    )
     around = slice(max(0, at - 60), at + 200)
     return f"differs at byte {at} of {len(expected)}: {found[around]!r}, not {expected[around]!r}"

@@ -118,9 +118,11 @@ def texts_of(payloads, choice_index, call_index=None):
     for payload in payloads:
         for one in payload.get("choices", []):
             entries = (one["delta"].get("tool_calls") if one["index"] == choice_index else None) or []
-            for entry in entries if isinstance(entries, list) else [entries]:
+            has_key = isinstance(entries, list)  # one object where the list would be belongs to no call
+            for entry in entries if has_key else [entries]:
                 text, index = entry.get("function", {}).get("arguments"), entry.get("index")
-                if text is not None and (call_index is None or (type(index) is int and index == call_index)):
+                is_of_call = has_key and type(index) is int and index == call_index
+                if text is not None and (call_index is None or is_of_call):
                     texts.append(text if isinstance(text, str) else encode_json(text).decode())
     return "".join(texts)
 
