@@ -443,7 +443,7 @@ class TestPlan:
             ),
             (
                 '[pipeline]\nstages = ["encoder"]\n[stages.encodr]',
-                "gateway.toml: stages.encodr: has options but is not in",
+                "gateway.toml: stages.encodr: has options but is in no",
             ),
             ("[pipeline]\nstages = []", "gateway.toml: pipeline.stages: is empty"),
         ],
