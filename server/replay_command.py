@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import attrs
 import click
 import trio
 import trio.testing
 
 from pipeline.assembly import open_pipeline
-from pipeline.chunks import parse_json
 from pipeline.decode import ItemDecoder
 from pipeline.items import Chunk, Item
 from pipeline.registry import StageRegistry, nearest
 from pipeline.stage import EventStyle, RequestContext, Stage
-from server.capture.reader import is_capture, read_capture
 from server.command_config import config_of_command
 from server.errors import ConfigError
+from server.recorded_streams import read_request, streams_of
 from server.text_table import aligned
 from server.timeline import Timeline, count
-from server.upstreams.recording import load_recording
-from server.whole_completion import stream_of_completion
 from stages.glued_events import splitter_for
 
 __all__ = ["replay"]
@@ -74,12 +70,12 @@ def replay(  # noqa: PLR0913 - one for each option
     wanted = producible if events is None else _names(events, producible)
     if timeline:
         wanted |= producible & {"tool_call_dispatch"}
-    request = _read_request(request_file)
+    request = read_request(request_file)
     event_style = EventStyle(style or config.events.style)
     failed = False
     for file in files:
         try:
-            streams = _streams_of(file, request)
+            streams = streams_of(file, request)
         except ConfigError as error:
             click.echo(str(error), err=True)
             failed = True
@@ -100,37 +96,6 @@ def replay(  # noqa: PLR0913 - one for each option
                 trio.run(_play, items, stages, sys.stdout.buffer.write)
             failed = failed or report.stage_has_failed
     context.exit(1 if failed else 0)
-
-
-@attrs.frozen
-class _Stream:
-    """One stream of a file, with the request that it answers."""
-
-    title: str
-    body: bytes
-    request: Mapping[str, Any]
-    model: str | None
-
-
-def _streams_of(file: Path, request: Mapping[str, Any]) -> list[_Stream]:
-    """A recording is one stream; a capture file is one for each of its records that has a response.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    if file.suffix == ".sse" or not is_capture(file):
-        recording = load_recording(file)
-        return [_Stream(str(file), recording.body, request, recording.model)]
-    streams = []
-    for record in read_capture(file):
-        response, asked = record.get("response"), record.get("request")
-        if isinstance(response, dict) and isinstance(response.get("choices"), list):
-            title = f"{file} {record.get('request_id')}"
-            body = stream_of_completion(response)
-            asked = request or (asked if isinstance(asked, dict) else {})
-            model = record.get("model")
-            streams.append(_Stream(title, body, asked, model if isinstance(model, str) else None))
-    return streams
 
 
 class _Report(Timeline):
@@ -189,17 +154,3 @@ def _names(text: str, producible: frozenset[str]) -> frozenset[str]:
             f'--events: the pipeline produces no "{unknown[0]}"{nearest(unknown[0], producible)}; {known}'
         )
     return frozenset(names)
-
-
-def _read_request(file: Path | None) -> Mapping[str, Any]:
-    if file is None:
-        return {}
-    try:
-        request = parse_json(file.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ConfigError(f"{file}: is not JSON: {error}") from error
-    if not isinstance(request, dict):
-        raise ConfigError(f"{file}: is JSON, but no object; it must be a request's body")
-    return request

@@ -35,6 +35,8 @@ class _Choice:
 
     output: Output
     readers: Mapping[str, Reader]
+    watched: frozenset[str]
+    """The keys of a delta that make a difference."""
     is_over: bool = False
     """Whether it has finished, or the upstream does the work itself."""
 
@@ -120,7 +122,7 @@ class TextParser(Stage):
         if self._is_over:
             return (item,)
         if isinstance(item, Chunk) and not reports_error(item.payload):
-            return (self._read(item),)
+            return (item if self._passes(item.payload) else self._read(item),)
         if isinstance(item, (Chunk, StreamError, End)):
             return (*self._release(), item)
         return (item,)
@@ -128,6 +130,28 @@ class TextParser(Stage):
     def close(self) -> Iterable[Item]:
         """Give what is held."""
         return self._release()
+
+    def _passes(self, payload: Payload) -> bool:
+        """Whether all that a chunk has to read is one text that goes out as it is. It counts as read then.
+
+        A short cut for nearly every chunk of an answer without markup; ``_read`` would not change them either.
+        """
+        choices = payload.get("choices")
+        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+            return False
+        choice = choices[0]
+        index, delta = choice.get("index"), choice.get("delta")
+        state = self._choices.get(index) if type(index) is int else None
+        if state is None or state.is_over or not isinstance(delta, dict) or choice.get("finish_reason") is not None:
+            return False
+        reader, text = None, ""
+        for key, value in delta.items():
+            if value and key in state.watched:
+                if reader is not None or not isinstance(value, str) or key not in state.readers:
+                    return False
+                reader, text = state.readers[key], value
+        self._last = payload
+        return reader is not None and reader.passes(text)
 
     def _read(self, chunk: Chunk) -> Chunk:
         choices = chunk.payload.get("choices")
@@ -184,7 +208,8 @@ class TextParser(Stage):
         if state is None and len(self._choices) < MAX_CHOICES:
             output = Output(index, CallIds(self._format.id_style))
             readers = self._format.readers(self.context.request, output)
-            state = self._choices[index] = _Choice(output, readers)
+            watched = self._format.structured.union(readers)
+            state = self._choices[index] = _Choice(output, readers, watched)
         return state
 
     def _release(self) -> list[Chunk]:

@@ -15,7 +15,7 @@ from pipeline.observer import Observer
 from stages.json_scanner import JsonScanner, Verdict
 from stages.json_syntax import is_json
 from stages.refusals import Refusal
-from stages.tool_call_merge import ToolCall, argument_text, merge
+from stages.tool_call_merge import ToolCall, argument_text, bare_text, merge
 
 __all__ = ["CallBudget", "ChoiceCalls"]
 
@@ -83,18 +83,28 @@ class ChoiceCalls:
             return []
         events: list[Payload] = []
         for fragment in fragments:
-            if not isinstance(fragment, dict):
-                continue
-            index = usable_index(fragment.get("index"))
-            if index is None:
-                self._note_keyless()
-            elif index in self._settled:
-                self._check_replay(index, fragment)
-            elif (opened := self._open.get(index) or self._open_call(index)) and (
-                event := self._feed_call(index, opened, fragment)
-            ):
+            if isinstance(fragment, dict) and (event := self._feed_fragment(fragment)) is not None:
                 events.append(event)
         return events
+
+    def _feed_fragment(self, fragment: Payload) -> Payload | None:
+        index = usable_index(fragment.get("index"))
+        if index is None:
+            self._note_keyless()
+            return None
+        opened = self._open.get(index)
+        if opened is None:
+            if index in self._settled:
+                self._check_replay(index, fragment)
+                return None
+            opened = self._open_call(index)
+            if opened is None:
+                return None
+        text = bare_text(fragment)
+        if text is None:
+            return self._feed_call(index, opened, fragment)
+        opened.call.add_arguments(text)
+        return self._judge(index, opened, text)
 
     def finish(self, reason: str) -> list[Payload]:
         """The terminal pass: settle every open call, in ascending index; gives the payloads of those that are whole.
@@ -131,14 +141,21 @@ class ChoiceCalls:
         if call.has_foreign_arguments:
             self._refuse(index, Refusal.NOT_TEXT)
             return None
+        return self._judge(index, opened, argument_text(fragment))
+
+    def _judge(self, index: int, opened: _OpenCall, text: str) -> Payload | None:
+        """What comes of a call once a fragment's text is merged."""
+        verdict = opened.scanner.feed(text)
+        call = opened.call
         if call.text_bytes > self._budget.max_argument_bytes:
             self._warn(index, f"is longer than max_argument_bytes = {self._budget.max_argument_bytes}; not dispatched")
             self._refuse(index, Refusal.TOO_LARGE)
             return None
-        verdict = opened.scanner.feed(argument_text(fragment))
+        if verdict is Verdict.INCOMPLETE:
+            return None
         if verdict is Verdict.MALFORMED:
             self._refuse(index, Refusal.MALFORMED)
-        elif verdict is Verdict.CLOSED and self._confirm(index, opened) and call.id and call.name:
+        elif self._confirm(index, opened) and call.id and call.name:
             return self._dispatch(index, opened)
         return None
 

@@ -12,7 +12,7 @@ import attrs
 
 from pipeline.items import Payload
 
-__all__ = ["ToolCall", "argument_text", "merge"]
+__all__ = ["ToolCall", "argument_text", "bare_text", "merge"]
 
 
 @attrs.define(eq=False)
@@ -48,6 +48,7 @@ class ToolCall:
         """Append argument text; an empty one counts as arguments that arrived."""
         if self._arguments is None:
             self._arguments = io.StringIO()
+            self.has_function = True
         self._arguments.write(text)
         self.text_bytes += _utf8_length(text)
 
@@ -91,6 +92,17 @@ def merge(call: ToolCall, fragment: Payload) -> str | None:
     if is_other_type:
         return "type"
     return "function.name" if is_other_name else None
+
+
+def bare_text(fragment: Payload) -> str | None:
+    """The argument text of a fragment that has nothing else to merge, as nearly every one; else none."""
+    if len(fragment) != 2 or "index" not in fragment:  # noqa: PLR2004 - index and function
+        return None
+    function = fragment.get("function")
+    if type(function) is not dict or len(function) != 1:
+        return None
+    text = function.get("arguments")
+    return text if type(text) is str else None
 
 
 def argument_text(fragment: Payload) -> str:

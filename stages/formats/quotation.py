@@ -20,8 +20,9 @@ class Line:
 
     def add(self, text: str) -> None:
         """Go on with more text, which is not empty."""
-        self._has_odd_ticks = self._is_odd_after(text)
         self._last = text[-1]
+        if _TICK in text or "\n" in text:
+            self._has_odd_ticks = self._is_odd_after(text)
 
     def follow_markup(self) -> None:
         """Markup stands between the text so far and what follows."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from clients import get
 __all__ = ["Figures", "Log", "Punctuality", "figures_of", "metrics_of"]
 
 _BEAT: Final = 0.05
+_REMEMBERED: Final = 2000
 _EXPECTED_AT_THE_END: Final = frozenset({"draining"})
 
 
@@ -104,22 +107,39 @@ class Log:
 
 
 class Punctuality:
-    """How late this process itself is: a gateway is not to blame for an upstream that was not given the processor."""
+    """How late the processes are, this one and the gateway's.
 
-    def __init__(self) -> None:
-        self._delays: list[tuple[float, float]] = []
-        self.worst = 0.0
+    Nobody is to blame for a limit on time that is reached while the machine does something else.
+
+    Args:
+        pids: gives the gateway's processes.
+    """
+
+    def __init__(self, pids: Callable[[], list[int]]) -> None:
+        self._pids = pids
+        self._beats: deque[tuple[float, float, float]] = deque(maxlen=_REMEMBERED)
+        """Trio's time, how late this process was, how long all have waited for a processor since they began."""
 
     async def watch(self) -> None:
         """Measure until cancelled."""
         while True:
             due = trio.current_time() + _BEAT
             await trio.sleep_until(due)
-            late = trio.current_time() - due
-            self.worst = max(self.worst, late)
-            if late > _BEAT:
-                self._delays.append((due, late))
+            now = trio.current_time()
+            self._beats.append((now, now - due, sum(map(_waited, [*self._pids(), os.getpid()]))))
 
     def worst_since(self, start: float) -> float:
-        """The longest delay since a time of Trio's clock."""
-        return max((late for due, late in reversed(self._delays) if due >= start), default=0.0)
+        """The longest delay since a time of Trio's clock, seconds; waits within a second count together."""
+        beats = [beat for beat in self._beats if beat[0] >= start - 1]
+        late = max((late for _, late, _ in beats), default=0.0)
+        waits = (
+            after - before for (_, _, before), (_, _, after) in zip(beats, beats[round(1 / _BEAT) :], strict=False)
+        )
+        return max(late, *waits, 0.0)
+
+
+def _waited(pid: int) -> float:
+    """Seconds for which a process could have run but was not let to (https://docs.kernel.org/scheduler/sched-stats.html)."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0

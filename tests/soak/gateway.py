@@ -73,7 +73,9 @@ class Gateway:
     is_stopping: bool = False
 
     def pids(self) -> list[int]:
-        """The process and its workers."""
+        """The process and its workers; none once it has ended."""
+        if self.process.returncode is not None:
+            return []
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [self.process.pid, *map(int, children)]
 

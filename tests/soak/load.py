@@ -45,7 +45,7 @@ class Load:
         port: the gateway's.
         client: the gateway's ``upstream.client``.
         ledger: shared with the upstream.
-        punctuality: this process's.
+        punctuality: of the processes.
     """
 
     port: int

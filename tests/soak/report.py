@@ -47,7 +47,7 @@ class Report:
         counted = ", ".join(f"{event or 'not JSON'} {number}" for event, number in sorted(self.log.lines.items()))
         yield f"log lines     {counted or 'none'}; unexpected {len(self.log.unexpected)}"
         excused = sum(result.is_excused for result in self.results)
-        yield f"excused       {excused} (a limit was reached while the test bed itself was late)"
+        yield f"excused       {excused} (a limit on time was reached while the machine was busy with something else)"
         violations = self.violations
         yield f"violations    {len(violations)}"
         yield from (f"  {violation}" for violation in violations[:50])

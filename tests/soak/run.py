@@ -56,12 +56,13 @@ class _Options:
 
 async def soak(options: _Options, folder: Path) -> Report:
     """One run. Checkpoints."""
-    ledger, punctuality = Ledger(), Punctuality()
+    ledger = Ledger()
     upstream = Upstream(ledger)
     log = Log(folder / "gateway.log")
     async with trio.open_nursery() as nursery:
         await nursery.start(upstream.serve)
         async with running_gateway(folder, upstream.port, options.client, options.workers) as gateway:
+            punctuality = Punctuality(gateway.pids)
             nursery.start_soon(log.follow)
             nursery.start_soon(punctuality.watch)
             load = Load(gateway.port, options.client, ledger, punctuality)

@@ -13,6 +13,7 @@ import attrs
 
 __all__ = ["Act", "Script", "Step", "body_steps", "head", "response", "stream"]
 
+_CODINGS: Final = ("chunked", "chunked", "chunked", "length", "close", "gzip")
 _TYPES: Final = ("text/event-stream", "text/event-stream; charset=utf-8", "Text/Event-Stream", "text/plain", None)
 
 
@@ -48,9 +49,9 @@ def response(status: int, content_type: str, body: bytes) -> list[Step]:
     return [head(status, f"content-type: {content_type}", f"content-length: {len(body)}") + body]
 
 
-def stream(rng: Random, frames: Sequence[bytes], pause: float = 0.01) -> Script:
+def stream(rng: Random, frames: Sequence[bytes], pause: float = 0.01, codings: Sequence[str] = _CODINGS) -> Script:
     """A whole event stream: any framing, any cut; the connection is kept, closed, or closed unasked."""
-    coding = rng.choice(["chunked", "chunked", "chunked", "length", "close", "gzip"])
+    coding = rng.choice(codings)
     content_type = rng.choice(_TYPES)
     lines = [f"Content-Type: {content_type}"] if content_type else []
     keeps_for = rng.choice([math.inf, math.inf, 0.0, rng.random() * 0.2])

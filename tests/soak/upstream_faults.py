@@ -241,7 +241,7 @@ def answers_early(draft: Draft) -> Case:
     content = "x" * rng.randint(200_000, 800_000)
     talk = draft.talk("text", 10)
     if rng.random() < 0.5:
-        whole = stream(rng, talk.raws)
+        whole = stream(rng, talk.raws, codings=["chunked", "length"])
         steps = [step for step in whole.steps if step is not Act.READ_BODY]
         case = _case(draft, Script([*steps, 0.1, Act.READ_BODY]), draft.whole(talk), content=content)
         return attrs.evolve(case, checks_body=False, refusals=draft.refusals(talk))
