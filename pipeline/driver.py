@@ -82,6 +82,8 @@ async def move_bursts(
                 await send.send(out)
         if error is not None:
             raise error
+        if burst is not None:
+            burst = out = []  # a stage that waits holds nothing
 
 
 def outcome(stage: Stage, burst: list[Any] | None) -> tuple[list[Any], Exception | None]:

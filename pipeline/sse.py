@@ -71,6 +71,7 @@ class SseDecoder:
         self._buffer = bytearray()
         self._searched = 0
         self._at_start = True
+        self._has_cr = False
         self._has_bom = False
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -96,7 +97,7 @@ class SseDecoder:
 
     def split(self, data: bytes) -> list[bytes]:
         """The bytes of the frames that ``data`` completes, for ``read``; raises as ``feed``."""
-        if not self._buffer and not self._at_start and b"\r" not in data:
+        if not (self._has_cr or self._at_start or b"\r" in data):
             return self._split_lf(data)
         self._buffer += data
         if self._at_start and len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
@@ -104,7 +105,9 @@ class SseDecoder:
         if self._at_start:
             self._at_start = False
             self._has_bom = self._buffer.startswith(_BOM)
-        return self._search()
+        raws = self._search()
+        self._has_cr = b"\r" in self._buffer
+        return raws
 
     def close(self) -> Frame | None:
         """What came after the last blank line, if anything did; its ``raw`` is not completed."""
@@ -114,7 +117,16 @@ class SseDecoder:
         return self.read(tail) if tail else None
 
     def _split_lf(self, data: bytes) -> list[bytes]:
-        """Nothing is pending and all line ends are LF: nearly every read of nearly every server."""
+        """All line ends are LF, those that are pending too: nearly every read of nearly every server."""
+        buffer = self._buffer
+        if buffer:
+            if b"\n\n" not in data and not (data[:1] == b"\n" and buffer[-1:] == b"\n"):
+                buffer += data
+                if len(buffer) > self._limit:
+                    raise self._too_long([])
+                return []
+            data = bytes(buffer) + data
+            buffer.clear()
         *blocks, rest = data.split(b"\n\n")
         raws = [block + b"\n\n" for block in blocks]
         if len(data) > self._limit:
@@ -149,11 +161,12 @@ class SseDecoder:
         if len(rest) > self._limit:
             raise self._too_long(raws)
         self._buffer += rest
-        self._searched = len(rest)
+        self._searched = 0
 
     def _too_long(self, raws: list[bytes]) -> FrameTooLong:
         self._buffer.clear()
         self._searched = 0
+        self._has_cr = False
         error = FrameTooLong(self._limit)
         error.raws = raws
         return error

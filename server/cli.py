@@ -1,4 +1,4 @@
-"""The command line: ``callahead serve | check | stages | replay``.
+"""The command line: ``callahead serve | check | stages | replay | doctor``.
 
 Whatever a user does wrong is one line on stderr for each fault. The exit code is 2 where the command line
 itself is wrong, and 1 where what it names is. Only ``serve`` imports the web stack.
@@ -18,6 +18,7 @@ import click
 from pipeline.errors import CallaheadError
 from server.check_command import check, stages
 from server.command_config import config_of_command
+from server.doctor_command import doctor
 from server.replay_command import replay
 
 __all__ = ["main"]
@@ -115,3 +116,4 @@ def serve(path: Path | None, **flags: Any) -> None:
 main.add_command(check)
 main.add_command(stages)
 main.add_command(replay)
+main.add_command(doctor)

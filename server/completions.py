@@ -9,11 +9,13 @@ import trio
 from quart import Response
 from quart.wrappers.response import DataBody
 
+from pipeline.assembly import open_pipeline
 from pipeline.chunks import encode_json, parse_json
 from pipeline.decode import ItemDecoder
 from pipeline.plan import Plan
 from pipeline.stage import EventStyle, RequestContext
 from server.deadlines import Deadlines
+from server.demand import Demand
 from server.errors import ClientError, TooManyStreams
 from server.event_stream import EVENT_STREAM, as_event_stream
 from server.exchange import Exchange
@@ -101,8 +103,9 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
         whole = encode_json(completion)
         headers_sent = [*_json_headers(response.headers), (b"content-length", b"%d" % len(whole))]
         return response_with(DataBody(whole), 200, headers_sent, exchange)
+    source.demand = Demand(len(stages))
     pipeline = PipelineBody(
-        source, stages, join=config.pipeline.join, keepalive_interval=config.server.keepalive_interval
+        open_pipeline(source, stages, join=config.pipeline.join), source.demand, config.server.keepalive_interval
     )
     told = [(name.lower().encode(), value.encode()) for name, value in events.response_headers()]
     return response_with(pipeline, 200, [*_stream_headers(response.headers), *told], exchange)

@@ -17,7 +17,7 @@ from stages.reasoning_parser import ReasoningParser, ReasoningParserOptions
 from stages.text_parser import TextParser
 from stages.tool_call_parser import ToolCallParser, ToolCallParserOptions
 
-__all__ = ["Markup", "best_format", "call_markup", "thought_markup"]
+__all__ = ["Markup", "best_format", "call_markup", "thought_markup", "with_tools"]
 
 _SOME_TOOL: Final = [{"type": "function", "function": {"name": "any"}}]
 
@@ -43,10 +43,11 @@ def call_markup(items: Sequence[Item], request: Mapping[str, Any]) -> list[Marku
     A request that declares no tools counts as one that declares some: a recording seldom has its request.
     """
     texts = _texts(items)
-    asked = request if request.get("tools") else {**request, "tools": _SOME_TOOL}
     formats = ((name, find_call_format(name)) for name in _names(CallFormat, find_call_format))
     candidates = [name for name, each in formats if any(_may_hold_calls(each, text) for text in texts)]
-    stages = ((name, ToolCallParser(ToolCallParserOptions(name), _context(asked))) for name in candidates)
+    stages = (
+        (name, ToolCallParser(ToolCallParserOptions(name), RequestContext(with_tools(request)))) for name in candidates
+    )
     return [found for name, stage in stages if (found := _read(name, stage, items, _whole_calls)).found]
 
 
@@ -55,8 +56,13 @@ def thought_markup(items: Sequence[Item], request: Mapping[str, Any]) -> list[Ma
     texts = _texts(items)
     formats = ((name, find_reasoning_format(name)) for name in _names(ReasoningFormat, find_reasoning_format))
     candidates = [name for name, each in formats if any(_holds_thoughts(each, text) for text in texts)]
-    stages = ((name, ReasoningParser(ReasoningParserOptions(name), _context(request))) for name in candidates)
+    stages = ((name, ReasoningParser(ReasoningParserOptions(name), RequestContext(request))) for name in candidates)
     return [found for name, stage in stages if (found := _read(name, stage, items, _thinking_choices)).found]
+
+
+def with_tools(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The request, with a tool if it has none: without any, parsers look for no calls."""
+    return request if request.get("tools") else {**request, "tools": _SOME_TOOL}
 
 
 def best_format(markups: Iterable[Sequence[Markup]]) -> tuple[str, tuple[str, ...]] | None:
@@ -85,10 +91,6 @@ def _names(kind: type[Format], find: Callable[[str], Format]) -> list[str]:
             continue
         known.append(name)
     return known
-
-
-def _context(request: Mapping[str, Any]) -> RequestContext:
-    return RequestContext(request)
 
 
 def _texts(items: Sequence[Item]) -> list[str]:

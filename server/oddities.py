@@ -33,7 +33,7 @@ def oddities_of(body: bytes, items: Iterable[Item]) -> list[Oddity]:
     last = decoder.close()
     if last is not None:
         frames.append(last)
-    return [found for found in (*_of_frames(frames), *_of_items(list(items))) if found[2] >= 0]
+    return [*_of_frames(frames), *_of_items(list(items))]
 
 
 def _of_frames(frames: list[Frame]) -> Iterator[Oddity]:
@@ -77,7 +77,7 @@ def _of_items(items: list[Item]) -> Iterator[Oddity]:
     if not chunks:
         yield "no chunk at all", "none: is it the body of a streaming chat completion?", 0
     elif cut and is_ended:
-        yield "[DONE], but no finish_reason", "none: passed on; clients may wait for it, or think it was cut", 0
+        yield "[DONE], but no finish_reason", "none: passed on; clients may take it for cut off", 0
     elif cut:
         yield "the end before the finish_reason", "none: the stream was cut, and clients get an error frame", 0
     elif not is_ended:

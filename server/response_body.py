@@ -6,6 +6,7 @@ that leaves arrives here as ``Cancelled`` (traps, "The response body that works"
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -13,10 +14,9 @@ from typing import Any, Final, Self
 import trio
 from quart.wrappers.response import ResponseBody
 
-from pipeline.assembly import Source, open_pipeline
 from pipeline.errors import StreamFailure
-from pipeline.stage import Stage
 from server.deadlines import Deadlines, read_within
+from server.demand import Demand
 from server.exchange import Exchange
 from server.logs import BodyBroken
 from server.upstreams.base import UpstreamResponse
@@ -30,19 +30,20 @@ class PipelineBody(ResponseBody):
     """The bytes of one request's pipeline; one burst is one ASGI message.
 
     Args:
-        source: where the items come from.
-        stages: the request's stages; the last one gives bytes.
-        join: whether neighbouring pure stages share a task.
+        pipeline: of ``open_pipeline``; entered and left with the body.
+        demand: told when a burst is taken, and when more is wanted.
         keepalive_interval: seconds of silence after which a comment frame is sent; 0 = never.
     """
 
     def __init__(
-        self, source: Source, stages: list[tuple[str, Stage]], *, join: bool, keepalive_interval: float
+        self,
+        pipeline: AbstractAsyncContextManager[trio.MemoryReceiveChannel[list[Any]]],
+        demand: Demand,
+        keepalive_interval: float,
     ) -> None:
-        self._pipeline: AbstractAsyncContextManager[trio.MemoryReceiveChannel[list[Any]]] = open_pipeline(
-            source, stages, join=join
-        )
+        self._pipeline = pipeline
         self._bursts: trio.MemoryReceiveChannel[list[bytes]] | None = None
+        self._demand = demand
         self._keepalive_interval = keepalive_interval
 
     async def __aenter__(self) -> Self:
@@ -67,17 +68,18 @@ class PipelineBody(ResponseBody):
         """The next message: whole frames only. Waits for the next burst."""
         bursts = self._bursts
         assert bursts is not None
+        self._demand.wants_more()
         try:
-            if self._keepalive_interval:
-                with trio.move_on_after(self._keepalive_interval):
-                    return b"".join(await bursts.receive())
-                return _KEEPALIVE
             try:
                 burst = bursts.receive_nowait()
             except trio.WouldBlock:
-                burst = await bursts.receive()
+                with trio.move_on_after(self._keepalive_interval or math.inf) as scope:
+                    burst = await bursts.receive()
+                if scope.cancelled_caught:
+                    return _KEEPALIVE
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
+        self._demand.taken()
         return b"".join(burst)  # noqa: ASYNC910 - a burst at hand goes out at once; sending it is a checkpoint
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 import structlog
 import trio
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from server.config import Config
     from server.settings import ServerSettings
 
-__all__ = ["listen", "make_gateway", "run_gateway", "run_until_signal", "serve", "serve_on"]
+__all__ = ["is_own_address", "listen", "make_gateway", "run_gateway", "run_until_signal", "serve", "serve_on"]
 
 _log = structlog.get_logger("callahead")
 
@@ -47,9 +48,12 @@ def serve(config: Config) -> None:
     Raises:
         ConfigError: the configuration cannot be used, or the address cannot be listened on.
     """
+    url, host, port = config.upstream.url, config.server.host, config.server.port
+    if url is not None and is_own_address(url, host, port):
+        raise ConfigError(f"upstream.url: leads to {host}:{port}, where Callahead itself listens; change server.port")
     configure_logs(config.log.level, config.log.format)
     gateway = make_gateway(config)  # also where workers make their own: what is wrong is said once, here
-    listener = listen(config.server.host, config.server.port, config.server.write_timeout)
+    listener = listen(host, port, config.server.write_timeout)
     host, port = listener.getsockname()[:2]
     sys.stdout.write(welcome(config, gateway.upstream.name, host, port))
     sys.stdout.flush()
@@ -176,6 +180,18 @@ def tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
+
+
+def is_own_address(url: str, host: str, port: int) -> bool:
+    """Whether an upstream's URL leads back to the gateway that listens there: requests would go round for ever.
+
+    Nothing is resolved: what is noticed is a port that was given twice, as llama.cpp has the same one by default.
+    """
+    parts = urlsplit(url)
+    names = {host}
+    if host in {"127.0.0.1", "localhost", "0.0.0.0", "::"}:  # noqa: S104 - it is compared, not bound
+        names |= {"127.0.0.1", "localhost"}
+    return parts.hostname in names and (parts.port or {"https": 443}.get(parts.scheme, 80)) == port
 
 
 def listen(host: str, port: int, write_timeout: float) -> socket.socket:

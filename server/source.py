@@ -9,6 +9,7 @@ from pipeline.decode import ItemDecoder
 from pipeline.errors import StageFailed, StreamFailure
 from pipeline.items import Chunk, Item, StreamError
 from server.deadlines import Deadlines, read_within
+from server.demand import Demand
 from server.errors import ShuttingDown
 from server.event_stream import begins_as_json, stream_of_whole
 from server.exchange import Exchange
@@ -46,6 +47,8 @@ class UpstreamSource:
         self._exchange = exchange
         self._deadlines = deadlines
         self._decoder = decoder
+        self.demand: Demand | None = None
+        """Set it to have the source wait for the client."""
         self._has_news = False
         self._scope = trio.CancelScope()
 
@@ -78,14 +81,19 @@ class UpstreamSource:
         data = self._first or await read_within(response, deadlines)
         if begins_as_json(data):
             data = await stream_of_whole(response, deadlines, data, "text/event-stream")
+        demand, has_sent = self.demand, False
         while data:
+            if has_sent and demand is not None:
+                await demand.wait()
             items = feed(data)
             if items:
+                has_sent = True
                 self._note(items)
                 try:
                     send.send_nowait(items)
                 except trio.WouldBlock:
                     await send.send(items)
+                items = []  # what waits for the next read holds nothing
             if self._decoder.ended:
                 return  # noqa: ASYNC910 - see above
             if self._has_news:  # silence begins when there is nothing more to send, however slow the client was

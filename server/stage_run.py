@@ -60,6 +60,8 @@ class Seen(Observer):
 class StageRun:
     """What became of a stream."""
 
+    decoded: list[Item]
+    """What the stages were given."""
     items: list[Item]
     """What reaches the encoder."""
     changed: Mapping[str, int]
@@ -76,7 +78,8 @@ def run_stages(plan: Plan, body: bytes, request: Mapping[str, Any]) -> StageRun:
     seen = Seen()
     context = RequestContext(request, plan.events & {_EVENT}, observer=seen)
     decoder = ItemDecoder(len(body) + 1, splitter_for(plan, seen, len(body) + 1))
-    items: list[Item] = [*decoder.feed(body), *decoder.close()]
+    decoded: list[Item] = [*decoder.feed(body), *decoder.close()]
+    items = decoded
     changed: dict[str, int] = {}
     for name, stage in plan.stages_for(context):
         if stage.gives is Flow.BYTES:
@@ -90,4 +93,4 @@ def run_stages(plan: Plan, body: bytes, request: Mapping[str, Any]) -> StageRun:
         before, after = {id(item) for item in items}, {id(item) for item in given if not isinstance(item, SideEvent)}
         changed[name] = max(len(after - before), len(before - after))
         items = given
-    return StageRun(items, changed, seen)
+    return StageRun(decoded, items, changed, seen)

@@ -1,4 +1,4 @@
-"""What ``callahead serve`` prints when it is ready: where it listens, and the command that shows what it does."""
+"""What ``callahead serve`` prints when it is ready: where it listens, and for a newcomer a command to try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def welcome(config: Config, upstream: str, host: str, port: int) -> str:
     """
     shown = f"[{host}]" if ":" in host else host
     lines = [f"callahead listens on http://{shown}:{port}/v1 and serves {upstream}"]
-    if config.upstream.url is None:
+    if config.upstream.url is None and not config.replay.path:
         reachable = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(shown, shown)  # noqa: S104 - read, not bound
         lines += [
             "",

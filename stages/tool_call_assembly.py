@@ -81,11 +81,11 @@ class ChoiceCalls:
             self._note_keyless()
         if not isinstance(fragments, list):
             return []
-        events: list[Payload] = []
-        for fragment in fragments:
-            if isinstance(fragment, dict) and (event := self._feed_fragment(fragment)) is not None:
-                events.append(event)
-        return events
+        return [
+            event
+            for fragment in fragments
+            if isinstance(fragment, dict) and (event := self._feed_fragment(fragment)) is not None
+        ]
 
     def _feed_fragment(self, fragment: Payload) -> Payload | None:
         index = usable_index(fragment.get("index"))

@@ -15,6 +15,7 @@ from pipeline.chunks import parse_json
 from pipeline.decode import item_of
 from pipeline.items import Chunk
 from pipeline.sse import SseDecoder, sse_frame
+from server.capture.reader import is_capture
 from server.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def load_recording(path: str | Path) -> Recording:
     """Read a recording.
 
     Raises:
-        ConfigError: there is no such file, its suffix is another one, or a line of a ``.jsonl`` is no JSON object.
+        ConfigError: there is no such file, its suffix is another one, it is a capture, whose requests are nobody's to
+            see, or a line of a ``.jsonl`` is no JSON object.
     """
     path = Path(path)
     try:
@@ -54,6 +56,8 @@ def load_recording(path: str | Path) -> Recording:
         raise ConfigError(f"recording {path}: cannot be read: {error.strerror}") from error
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"recording {path}: its name must end in {' or '.join(_SUFFIXES)}")
+    if is_capture(path):
+        raise ConfigError(f"recording {path}: is a capture, which only callahead replay reads")
     if path.suffix == ".jsonl":
         body = b"".join(_framed(body, path))
     frames = tuple(_frames(body))

@@ -71,7 +71,7 @@ class ReplayUpstream:
             return _refusal(ClientError(404, "not_found", message))
         body = request.body if isinstance(request.body, bytes) else await _joined(request.body)
         if not _wants_stream(body):
-            message = 'a recording can only be streamed: the request must say "stream": true'
+            message = 'a recording can only be streamed: say "stream": true, or leave upstream.unary at "fold"'
             return _refusal(ClientError(400, "stream_required", message, param="stream"))
         model = request.model or ""
         turns = self._by_name.get(model) or self._by_model.get(model) or self._any

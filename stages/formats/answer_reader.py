@@ -40,17 +40,3 @@ class AnswerReader(CallReader):
         self._at_lines = at_lines
         self._thoughts = thoughts
         super().__init__(markup, tools, output, "content")
-
-    def passes(self, text: str) -> bool:
-        """Whether the text goes out as it is. It counts as read then."""
-        self._end_thoughts()
-        return super().passes(text)
-
-    def feed(self, text: str) -> None:
-        """Read more text."""
-        self._end_thoughts()
-        super().feed(text)
-
-    def _end_thoughts(self) -> None:
-        for thought in self._thoughts:
-            thought.interrupt()

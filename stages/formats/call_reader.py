@@ -7,7 +7,7 @@ the call is certain, or impossible: then the marker was text, and what stands be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -40,6 +40,7 @@ class CallReader:
     _is_thought = True
     _bare: Mapping[str, tuple[Body, ...]] = MappingProxyType({})
     _at_lines: Mapping[str, Body] = MappingProxyType({})
+    _thoughts: Sequence[CallReader] = ()
 
     def __init__(self, markup: CallMarkup, tools: Tools, output: Output, key: str) -> None:
         self.tools = tools
@@ -71,11 +72,15 @@ class CallReader:
         """Whether the text goes out as it is. It counts as read then."""
         if self._plain is None or self._plain.concern(text):
             return False
+        for thought in self._thoughts:
+            thought.interrupt()
         self._line.add(text)
         return True
 
     def feed(self, text: str) -> None:
         """Read more text."""
+        for thought in self._thoughts:
+            thought.interrupt()
         self.cursor.push(text)
         next(self._steps)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 
 __all__ = ["Markers", "markers_of"]
 
@@ -17,7 +18,7 @@ class Markers:
         tail: a pattern for what else may not go out yet, in front of a marker or of the text's end.
     """
 
-    __slots__ = ("_any", "_first", "_longest", "_tail", "firsts", "texts")
+    __slots__ = ("_any", "_longest", "_tail", "concern", "firsts", "texts")
 
     def __init__(self, texts: tuple[str, ...], line_starts: str = "", tail: str = "") -> None:
         self.texts = texts
@@ -28,13 +29,12 @@ class Markers:
         if line_starts:
             options.append(f"(?m:^)[{re.escape(line_starts)}]")
         self._any = re.compile("|".join(options) or "(?!)")
-        self._first = re.compile(f"[{re.escape(self.firsts)}]" if self.firsts else "(?!)")
+        self.concern: Callable[[str], object] = re.compile(
+            f"[{re.escape(self.firsts)}]" if self.firsts else "(?!)"
+        ).search
+        """Whether a marker may begin anywhere in a text; quick to say no, which is ``None``."""
         self._tail = re.compile(rf"{tail}{_beginnings(texts)}\Z")
         self._longest = max(map(len, texts), default=0) + 2
-
-    def concern(self, text: str) -> bool:
-        """Whether a marker may begin anywhere in the text; quick to say no."""
-        return self._first.search(text) is not None
 
     def find(self, text: str, start: int) -> tuple[int, str] | None:
         """The place of the first marker from ``start`` on, and the marker itself."""

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import attrs
@@ -54,8 +55,26 @@ def commands() -> list[Command]:
     return [each for each in found if each.shown and not each.shown.startswith("callahead listens")]
 
 
+@pytest.fixture
+def custom_format(tmp_path, monkeypatch):
+    """The example of a format of your own, as if it were installed."""
+    folder = EXAMPLES / "custom-format"
+    project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    metadata = tmp_path / "my_formats-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    groups = project["entry-points"].items()
+    lines = [
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in points.items()) for group, points in groups
+    ]
+    (metadata / "entry_points.txt").write_text("".join(lines))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path), str(folder)])
+    yield
+    sys.modules.pop("my_formats", None)
+
+
 @pytest.mark.parametrize("command", commands(), ids=str)
-def test_a_command_prints_what_its_page_shows(command, monkeypatch):
+def test_a_command_prints_what_its_page_shows(command, monkeypatch, custom_format):
     """Commands run at the root of a clone; `...` stands for anything."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -77,6 +96,12 @@ def test_the_readme_shows_the_welcome():
     assert text.strip() in (ROOT / "README.md").read_text("utf-8")
 
 
+def test_recordings_of_ones_own_get_no_advice():
+    """The request to try names a bundled recording, so it is shown where those are served only."""
+    config = make_config(replay={"path": EXAMPLES / "streams"})
+    assert welcome(config, "6 recordings", "127.0.0.1", 8080).count("\n") == 1
+
+
 @pytest.mark.parametrize("language", ["python", "toml"])
 def test_shown_code_is_in_an_example_that_runs(language):
     """Each line of Python, and each TOML of the page on stages of your own, is in a file that a test runs."""
@@ -89,15 +114,26 @@ def test_shown_code_is_in_an_example_that_runs(language):
         assert any(wanted in text for text in texts), code
 
 
+def run_own_tests(folder: str, program: str) -> str:
+    """Run an example's tests in its folder; what they print."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", program]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    where = EXAMPLES / folder
+    done = subprocess.run(command, cwd=where, env=environ, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_custom_format_passes_its_own_tests():
+    """The example of a format of your own, alone."""
+    assert "passed" in run_own_tests("custom-format", "test_my_formats.py")
+
+
 def test_the_custom_stage_passes_its_own_tests():
     """The example of a stage of your own, as its page says to run it."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_stages.py"]
-    folder = EXAMPLES / "custom-stage"
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=50, check=False)
-    assert done.returncode == 0, done.stdout
+    printed = run_own_tests("custom-stage", "test_my_stages.py")
     shown = next(text for page, text in blocks("console") if "test_my_stages.py" in text)
-    assert done.stdout.splitlines()[0] in shown
+    assert printed.splitlines()[0] in shown
 
 
 async def printed_by(program: str, **replay) -> tuple[int, list[str]]:
@@ -107,6 +143,17 @@ async def printed_by(program: str, **replay) -> tuple[int, list[str]]:
         with trio.fail_after(40):
             done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     return done.returncode, (done.stdout + done.stderr).decode().splitlines()
+
+
+async def test_a_folded_answer_is_what_the_page_shows():
+    """Each request of `docs/non-streaming.md` gets the answer and the status that stand below it."""
+    text = (ROOT / "docs" / "non-streaming.md").read_text("utf-8")
+    shown = re.findall(r"^\$ curl .* -d '(.*)'\n(.*)\n(\d{3})?", text, flags=re.MULTILINE)
+    assert len(shown) == 3
+    async with running_gateway(make_config(replay={"path": EXAMPLES / "streams"})) as gateway:
+        for request, answer, status in shown:
+            response = await gateway.request(body=request.encode())
+            assert (response.status, (await response.read_all()).decode()) == (int(status or 200), answer)
 
 
 def without_times(lines: list[str]) -> list[str]:

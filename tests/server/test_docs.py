@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,19 @@ import pytest
 
 from pipeline.errors import StreamFailure
 from pipeline.registry import StageRegistry
+from pipeline.testing import make_stage, run_stage, text_chunk
 from server.cli import main
 from server.environment import SECTIONS
 from server.errors import UpstreamErrorKind
 from server.metrics import Metrics
+from server.model_plans import ModelSettings
+from stages.formats.declarations import FORMATS
+from stages.formats.format import CallFormat, ReasoningFormat
+from stages.reasoning_parser import ReasoningParser
 from stages.refusals import Refusal
 from stages.repairs import ALL_REPAIRS
+from stages.text_parser import TextParser
+from stages.tool_call_parser import ToolCallParser
 
 DOCS = Path(__file__).parents[2] / "docs"
 LINK = re.compile(r"\]\(([^)]+)\)")
@@ -48,6 +56,62 @@ def test_every_key_is_in_the_table_of_its_section(section, key):
     headings = re.findall(rf"^#+ (`\[{section}\]`.*)$", text_of("config.md"), flags=re.MULTILINE)
     assert len(headings) == 1
     assert f"| `{key}` |" in section_of("config.md", headings[0])
+
+
+@pytest.mark.parametrize("key", [field.name for field in attrs.fields(ModelSettings)])
+def test_every_key_of_a_model_is_in_the_table(key):
+    """`docs/config.md` has a row for each key that a pattern of models can set."""
+    assert f"| `{key}` |" in section_of("config.md", "`[models]`: what is different for some models")
+
+
+FORMAT_ROW = re.compile(r"^\| (`[^|]*`) \|.*\| `([^`]+)` \|$", flags=re.MULTILINE)
+
+
+def format_rows(heading: str) -> list[tuple[tuple[str, ...], str]]:
+    """The names and the sample of each row of a table of formats."""
+    rows = FORMAT_ROW.findall(section_of("parsers.md", heading).replace(r"\|", "\N{BROKEN BAR}"))
+    return [
+        (tuple(re.findall(r"`([^`]+)`", names)), sample.replace("\N{BROKEN BAR}", "|").replace("↵", "\n"))
+        for names, sample in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"), [("Formats of tool calls", CallFormat), ("Formats of thoughts", ReasoningFormat)]
+)
+def test_every_name_of_a_format_is_in_its_table(heading, kind):
+    """`docs/parsers.md` has a row for each built-in format, with all its names."""
+    named = {name for names, _ in format_rows(heading) for name in names}
+    assert named == {name for each in FORMATS if isinstance(each, kind) for name in each.names}
+
+
+def parsed(parser: type[TextParser], name: str, sample: str, **request: Any) -> list[dict[str, Any]]:
+    """The deltas that a parser makes of a sample, which comes character by character."""
+    stage = make_stage(parser, options={"format": name}, request=request)
+    chunks = [*map(text_chunk, sample), text_chunk("", finish="stop")]
+    return [item.payload["choices"][0]["delta"] for item in run_stage(stage, chunks)]
+
+
+@pytest.mark.parametrize(
+    ("name", "sample"), [(name, sample) for names, sample in format_rows("Formats of tool calls") for name in names]
+)
+def test_the_sample_of_a_call_is_one(name, sample):
+    """Each sample in the table of `docs/parsers.md` is a call, and nothing else, to the formats of its row."""
+    deltas = parsed(ToolCallParser, name, sample, tools=[{"type": "function", "function": {"name": "tide"}}])
+    fragments = [fragment for delta in deltas for fragment in delta.get("tool_calls", ())]
+    assert [each["function"]["name"] for each in fragments if "id" in each] == ["tide"]
+    assert json.loads("".join(each["function"]["arguments"] for each in fragments)) == {"port": "Bergen"}
+    assert not any(delta.get("content") for delta in deltas)
+
+
+@pytest.mark.parametrize(
+    ("name", "sample"), [(name, sample) for names, sample in format_rows("Formats of thoughts") for name in names]
+)
+def test_the_sample_of_a_thought_is_one(name, sample):
+    """Each sample in the other table is a thought and an answer."""
+    deltas = parsed(ReasoningParser, name, sample)
+    assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "Hm."
+    assert "".join(delta.get("content") or "" for delta in deltas) == "Hi."
 
 
 @pytest.mark.parametrize("option", [each for option in main.commands["serve"].params for each in option.opts])

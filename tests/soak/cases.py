@@ -175,4 +175,5 @@ class Draft:
         return Script([Act.READ_BODY, opening, *steps, *last])
 
     def _is_loose(self, talk: Conversation) -> bool:
-        return self.style is not None and any(b"\r\n" in piece.raw for piece in talk.pieces)
+        is_touched = self.style is not None or any(piece.is_dropped for piece in talk.pieces)
+        return is_touched and any(b"\r\n" in piece.raw for piece in talk.pieces)

@@ -202,7 +202,9 @@ def other_protocol(draft: Draft) -> Case:
     )
     if rng.random() < 0.5:
         parts = [b"".join(parts)]
-    case = _unserved(draft, SendsRaw(parts, pause=0.1, patience=1), Nothing(frozenset({101, 400, 404})), logs=range(1))
+    case = _unserved(
+        draft, SendsRaw(parts, pause=0.1, patience=1), Nothing(frozenset({101, 200, 400, 404, 405})), logs=range(1)
+    )
     return attrs.evolve(case, is_anonymous=True)
 
 

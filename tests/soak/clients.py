@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 import h11
@@ -63,11 +63,17 @@ class _Exchange:
 
 
 class _Line(_Exchange):
-    """A connection to the gateway."""
+    """A connection to the gateway, closed at once at the end of its block."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__()
         self.stream = stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.socket.close()
 
     async def receive(self, max_bytes: int) -> None:
         """Take what one read gives."""
@@ -77,16 +83,15 @@ class _Line(_Exchange):
             self.http.receive_data(b"")
 
 
-@contextlib.asynccontextmanager
-async def _connected(port: int, receive_buffer: int | None = None) -> AsyncIterator[_Line]:
+async def _connect(port: int, receive_buffer: int | None = None) -> _Line:
     sock = trio.socket.socket()
     if receive_buffer is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(sock.close)
         await sock.connect(("127.0.0.1", port))
-        yield _Line(trio.SocketStream(sock))
-    finally:
-        sock.close()
+        undo.pop_all()
+    return _Line(trio.SocketStream(sock))
 
 
 async def _send(stream: trio.SocketStream, data: bytes) -> None:
@@ -115,7 +120,7 @@ class Reads:
 
     async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
-        async with _connected(port, self.receive_buffer) as line:
+        with await _connect(port, self.receive_buffer) as line:
             answers = []
             for number in range(entry.case.requests):
                 if number:
@@ -158,7 +163,7 @@ class Stops:
     async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         seen = Seen()
-        async with _connected(port, receive_buffer=4096) as line:
+        with await _connect(port, receive_buffer=4096) as line:
             await _send(line.stream, b"".join(line.encode(entry.case.request)))
             while not line.take(seen) and len(seen.body) < self.after:
                 await line.receive(2048)
@@ -184,7 +189,7 @@ class Leaves:
     async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         seen = Seen(end="left")
-        async with _connected(port) as line:
+        with await _connect(port) as line:
             await _send(line.stream, self._part(*line.encode(entry.case.request)))
             if self.point == "upstream":
                 await entry.begun()
@@ -234,7 +239,7 @@ class SendsRaw:
 
     async def run(self, port: int, entry: Entry) -> list[Seen]:  # noqa: ARG002 - a behaviour's signature
         """See ``Behaviour``."""
-        async with _connected(port) as line:
+        with await _connect(port) as line:
             for number, part in enumerate(self.parts):
                 await trio.sleep(self.pause if number else 0)
                 await _send(line.stream, part)
@@ -256,7 +261,7 @@ class Pipelines:
     async def run(self, port: int, entry: Entry) -> list[Seen]:
         """See ``Behaviour``."""
         answers = []
-        async with _connected(port) as line:
+        with await _connect(port) as line:
             rest = b""
             lines = [_Line(line.stream) for _ in range(entry.case.requests)]
             await _send(line.stream, b"".join(b"".join(each.encode(entry.case.request)) for each in lines))
@@ -282,7 +287,7 @@ class Churns:
     async def run(self, port: int, entry: Entry) -> list[Seen]:  # noqa: ARG002 - a behaviour's signature
         """See ``Behaviour``."""
         for _ in range(self.times):
-            async with _connected(port) as line:
+            with await _connect(port) as line:
                 if self.data:
                     await _send(line.stream, self.data)
                 if self.way == "rst":
@@ -294,7 +299,7 @@ class Churns:
 async def get(port: int, path: str) -> bytes:
     """The body of a probe's answer. Checkpoints, bounded."""
     with trio.fail_after(_PROBE_TIMEOUT):
-        async with _connected(port) as line:
+        with await _connect(port) as line:
             await line.stream.send_all(f"GET {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n".encode())
             received = b""
             while data := await line.stream.receive_some(65536):

@@ -36,8 +36,7 @@ _NEVER_JSON: Final = (
     b"event: \xff\xff\ndata: x",
     b"\xfe\xff: y",
 )
-
-
+_STREAM_HEAD: Final = head(200, "content-type: text/event-stream", "transfer-encoding: chunked")
 _BEHIND_THE_LAST: Final[Sequence[tuple[Any, bool, bool]]] = (
     (b"data: late\n\n", True, True),
     (Act.STALL, False, False),
@@ -174,6 +173,3 @@ def proxied(draft: Draft) -> Case:
     script = Script([Act.READ_BODY, *response(200, "application/octet-stream", received)], keeps_for=1)
     expected: list[Expectation] = [Passed(200, received)]
     return Case(draft.name, request, script, Reads(), expected)
-
-
-_STREAM_HEAD: Final = head(200, "content-type: text/event-stream", "transfer-encoding: chunked")

@@ -100,7 +100,7 @@ class Load:
             problems.append(f"{_LET_GO_TIMEOUT} s after the client the upstream has not been let go of")
         result = self._judge(case, answers, [*problems, *self._misfits_of(entry)])
         result.seconds = seconds
-        result.is_excused = bool(result.problems) and self._is_excused(answers, started)
+        result.is_excused = bool(result.problems) and self._is_excused(case, answers, started)
         self.results.append(result)
         self.ledger.close(case)
         return result
@@ -131,11 +131,11 @@ class Load:
             return entry.faults
         return [f"the upstream was asked {entry.attempts} times, not {least} to {most} times", *entry.faults]
 
-    def _is_excused(self, answers: list[Seen], started: float) -> bool:
-        """Whether a limit on time was reached, and this process may be to blame."""
-        is_slow = trio.current_time() - started > WRITE_TIMEOUT
+    def _is_excused(self, case: Case, answers: list[Seen], started: float) -> bool:
+        """Whether a limit on time was reached, and the machine may be to blame."""
+        may_be_cut = case.requests > 1 or trio.current_time() - started > WRITE_TIMEOUT  # idle for long, or slow
         has_run_out = not answers or any(
-            (seen.code or "").endswith("timeout") or seen.status in (408, 504) or (is_slow and seen.end != "whole")
+            (seen.code or "").endswith("timeout") or seen.status in (408, 504) or (may_be_cut and seen.end != "whole")
             for seen in answers
         )
         return has_run_out and self.punctuality.worst_since(started) > _LATE

@@ -219,7 +219,7 @@ def _options(argv: list[str]) -> _Options:
         streams=args.streams,
         rate=args.rate,
         faults=tuple(fault for fault in args.only or CATALOGUE if fault not in ["rest", *args.without]),
-        cases=tuple(args.case),
+        cases=tuple(dict.fromkeys(args.case)),
     )
 
 

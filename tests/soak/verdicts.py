@@ -67,7 +67,7 @@ class Whole:
 
     frames: list[bytes]
     is_loose: bool = False
-    """Line ends are CRLF and events stand among them; see ``_canonical``."""
+    """Line ends may differ; see ``_canonical``."""
     events: str | None = None
     """What ``Callahead-Events`` must say."""
     outcomes: frozenset[str] = frozenset({"ok"})
@@ -257,11 +257,12 @@ def _beginning(frames: list[bytes], seen: Seen) -> str | None:
 
 
 def _canonical(body: bytes) -> bytes:
-    """The body without the one freedom that there is.
+    """The body without the one freedom that there is, in streams whose lines end in CR and LF.
 
-    Where a read ends between the CR and the LF of a blank line, the LF follows behind the events of the next frame.
+    Where a read ends between the last two bytes of a frame, the LF belongs to the next frame: it follows behind that
+    one's events, and goes with it where it is dropped.
     """
-    return re.sub(rb"\n{3,}", b"\n\n", body.replace(b"\r\n", b"\r"))
+    return re.sub(rb"\n{3,}", b"\n\n", re.sub(rb"\r\n+", b"\r", body))
 
 
 def _difference(expected: bytes, found: bytes, *, is_loose: bool = False) -> str | None:

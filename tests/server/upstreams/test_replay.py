@@ -153,7 +153,7 @@ class TestOtherRequests:
 
     @pytest.mark.parametrize("body", [b'{"messages": []}', b'{"stream": false}', b"[]", b"no JSON"])
     async def test_completion_that_is_no_stream(self, folder, body):
-        """Without ``"stream": true`` the answer is a 400 that says what is missing."""
+        """Where such requests are forwarded, the answer is a 400 that says what would help."""
         request = UpstreamRequest("POST", "/chat/completions", [], body, "m")
         response = await ReplayUpstream(ReplayOptions((folder,))).open(request)
         error = json.loads(await read_all(response))["error"]
@@ -214,6 +214,7 @@ class TestFiles:
             ("a.jsonl", b'{"a":1}\n{"b":\n', "a.jsonl, line 2: it must be a JSON object"),
             ("a.jsonl", b'\n"\xc3\xa9"\n', "a.jsonl, line 2: it must be a JSON object, not"),
             ("a.jsonl", b"\xff\n", "a.jsonl, line 1"),
+            ("a.jsonl", b'{"schema":"callahead.capture.v1","request":{}}\n', "a.jsonl: is a capture, which only"),
             ("a.txt", b"", "a.txt: its name must end in .sse or .jsonl"),
             (None, b"", "a.sse: cannot be read: No such file"),
         ],

@@ -1,0 +1,49 @@
+"""Backpressure from end to end: a source makes no new burst while the client has not taken the last one."""
+
+from __future__ import annotations
+
+import trio
+
+__all__ = ["Demand"]
+
+
+class Demand:
+    """Between the body, which writes to the client, and the source at the other end of the pipeline.
+
+    Each stage can hold a burst, and a parsed burst is several times its bytes: without this a client that stops
+    reading would cost one for every stage. So the source keeps what it has read unparsed until the last burst has come
+    out of the pipeline and the body wants more.
+
+    Args:
+        stages: how many there are; a burst needs about as many turns of the scheduler to come out. One that has not
+            come out by then was swallowed by a stage, or is held by one that waits.
+    """
+
+    def __init__(self, stages: int) -> None:
+        self._turns = stages + 2
+        self._taken = self._seen = 0
+        self._wants_more = True
+        self._wanted: trio.Event | None = None
+
+    def taken(self) -> None:
+        """The body has taken a burst, and is busy with it."""
+        self._taken += 1
+        self._wants_more = False
+
+    def wants_more(self) -> None:
+        """The body has written all it had."""
+        self._wants_more = True
+        if self._wanted is not None:
+            self._wanted.set()
+            self._wanted = None
+
+    async def wait(self) -> None:  # noqa: ASYNC910 - the reads around it are checkpoints
+        """Wait until the burst that was sent last is with the client. Does not wait where it already is."""
+        for _ in range(self._turns):
+            if self._taken != self._seen:
+                break
+            await trio.lowlevel.checkpoint()
+        self._seen = self._taken
+        if not self._wants_more:
+            self._wanted = trio.Event()
+            await self._wanted.wait()

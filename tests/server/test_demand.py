@@ -1,0 +1,60 @@
+"""A source waits for the client: what is under way is one burst, not one for each stage."""
+
+from __future__ import annotations
+
+import trio
+from harness import DONE, ScriptedUpstream, chunk, gateway_and_upstream
+from trio.testing import wait_all_tasks_blocked
+
+from server.demand import Demand
+
+
+async def waits(demand: Demand) -> bool:
+    """Whether `wait` does not come back by itself."""
+    came_back = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            await demand.wait()
+            came_back.set()
+
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    return not came_back.is_set()
+
+
+async def test_it_waits_while_the_body_is_busy():
+    """After a burst was taken the source waits until more is wanted."""
+    demand = Demand(3)
+    demand.taken()
+    assert await waits(demand)
+    demand.wants_more()
+    assert not await waits(demand)
+
+
+async def test_a_burst_that_no_stage_lets_through_is_not_waited_for():
+    """A stage may swallow a whole burst; the source then goes on after a few turns."""
+    assert not await waits(Demand(3))
+
+
+async def test_it_is_woken_by_the_body():
+    """A source that waits goes on as soon as the body has written what it had."""
+    demand = Demand(3)
+    demand.taken()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(demand.wait)
+        await wait_all_tasks_blocked()
+        demand.wants_more()
+
+
+async def test_a_client_that_stops_and_goes_on_gets_every_byte():
+    """Nothing is lost or doubled by the waiting, however the client reads."""
+    script = [chunk({"content": f"{n} " + "x" * 500}) * 20 for n in range(100)]
+    script += [chunk({}, finish="stop"), DONE]
+    async with gateway_and_upstream(ScriptedUpstream(script)) as (gateway, _):
+        stream = await gateway.connect(receive_buffer=4096)
+        response = await gateway.completion(stream=stream)
+        await wait_all_tasks_blocked(0.05)
+        with trio.fail_after(20):
+            assert await response.read_all() == b"".join(script)

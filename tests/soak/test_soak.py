@@ -1,0 +1,20 @@
+"""The soak as a test: short in the plain suite, longer where ``CALLAHEAD_SOAK_SECONDS`` says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SECONDS = float(os.environ.get("CALLAHEAD_SOAK_SECONDS", "15"))
+
+
+@pytest.mark.timeout(SECONDS + 120)
+def test_a_mixed_soak_is_clean():
+    """Every healthy stream is exactly right, every fault ends as it may, and nothing is left of any of them."""
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), "--seconds", str(SECONDS)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
