@@ -12,7 +12,7 @@ from server.errors import UpstreamError, UpstreamErrorKind
 from server.upstreams.base import UpstreamResponse
 from server.whole_completion import CannedResponse, stream_of_completion
 
-__all__ = ["EVENT_STREAM", "as_event_stream"]
+__all__ = ["EVENT_STREAM", "as_event_stream", "begins_as_json", "begins_with_nothing", "stream_of_whole"]
 
 EVENT_STREAM: Final = b"text/event-stream"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -58,6 +58,11 @@ async def as_event_stream(response: UpstreamResponse, deadlines: Deadlines) -> t
 def begins_as_json(body: bytes) -> bool:
     """Whether a body can only be JSON: no line of an event stream begins so."""
     return _significant(body[:_LONGEST_START])[:1] in (b"{", b"[")
+
+
+def begins_with_nothing(body: bytes) -> bool:
+    """Whether what has come of a body are blanks and a byte-order mark, or a part of one: it may become anything."""
+    return len(body) < _LONGEST_START and (not _significant(body) or _BOM.startswith(body.lstrip()))
 
 
 async def stream_of_whole(response: UpstreamResponse, deadlines: Deadlines, first: bytes, said: str) -> bytes:

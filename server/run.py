@@ -85,13 +85,20 @@ def _run(gateway: Gateway, listener: socket.socket) -> None:
 
 
 async def run_until_signal(gateway: Gateway, listener: socket.socket) -> None:
-    """``run_gateway`` with SIGTERM and SIGINT as its triggers."""
+    """``run_gateway`` with SIGTERM and SIGINT as its triggers.
+
+    A worker takes any number of them for one: a terminal and systemd signal the whole group, and the supervisor each
+    worker besides. It is the supervisor that knows of a second one.
+    """
     stop = trio.Event()
+    parent = multiprocessing.parent_process()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
                 async for number in signals:
+                    if stop.is_set() and parent is not None:
+                        continue
                     if stop.is_set():
                         _log.warning("stopping at once", signal=signal.Signals(number).name)
                         nursery.cancel_scope.cancel()
@@ -105,7 +112,6 @@ async def run_until_signal(gateway: Gateway, listener: socket.socket) -> None:
                 stop.set()
 
             nursery.start_soon(watch)
-            parent = multiprocessing.parent_process()
             if parent is not None:
                 nursery.start_soon(watch_parent, parent.sentinel)
             await run_gateway(gateway, listener, stop)

@@ -11,7 +11,7 @@ from pipeline.items import Chunk, Item, StreamError
 from server.deadlines import Deadlines, read_within
 from server.demand import Demand
 from server.errors import ShuttingDown
-from server.event_stream import begins_as_json, stream_of_whole
+from server.event_stream import begins_as_json, begins_with_nothing, stream_of_whole
 from server.exchange import Exchange
 from server.upstreams.base import UpstreamResponse
 
@@ -79,6 +79,8 @@ class UpstreamSource:
     async def _read_all(self, send: trio.MemorySendChannel[list[Item]]) -> None:  # noqa: ASYNC910 - each read is one
         feed, response, deadlines = self._decoder.feed, self._response, self._deadlines
         data = self._first or await read_within(response, deadlines)
+        while begins_with_nothing(data) and (more := await read_within(response, deadlines)):
+            data += more
         if begins_as_json(data):
             data = await stream_of_whole(response, deadlines, data, "text/event-stream")
         demand, has_sent = self.demand, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 __all__ = ["ANY", "STRING", "types_of_parameter"]
@@ -13,7 +14,8 @@ STRING: Final = frozenset({"string"})
 _KNOWN: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 _MAX_STEPS: Final = 8
-"""How many references, or unions within unions, are followed."""
+"""How many references in a row are followed."""
+_NO_SCHEMA: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def types_of_parameter(schema: Any, key: str) -> frozenset[str]:
@@ -28,26 +30,34 @@ def types_of_parameter(schema: Any, key: str) -> frozenset[str]:
     properties = whole.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     if key in properties:
-        return _types(root, properties[key], _MAX_STEPS)
+        return _types(root, properties[key])
     others = whole.get("additionalProperties")
     if isinstance(others, dict):
-        return _types(root, others, _MAX_STEPS)
+        return _types(root, others)
     return STRING if properties else ANY
 
 
-def _types(root: Mapping[str, Any], schema: Any, steps: int) -> frozenset[str]:
-    schema = _followed(root, schema)
-    named = schema.get("type")
-    if isinstance(named, (str, list)) and named:
-        names = [named] if isinstance(named, str) else named
-        return frozenset(name if isinstance(name, str) and name in _KNOWN else "any" for name in names)
-    branches = [branch for union in _UNIONS for branch in _list(schema.get(union))]
-    if branches:
-        if not steps:
-            return ANY
-        return frozenset().union(*(_types(root, branch, steps - 1) for branch in branches))
-    values = _list(schema.get("enum"))
-    return frozenset(map(_type_of_value, values)) if values else ANY
+def _types(root: Mapping[str, Any], schema: Any) -> frozenset[str]:
+    """The types of a schema; each one within it is looked at once, however they refer to each other."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    pending = [schema]
+    while pending:
+        part = _followed(root, pending.pop())
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        named = part.get("type")
+        branches = [branch for union in _UNIONS for branch in _list(part.get(union))]
+        values = _list(part.get("enum"))
+        if isinstance(named, (str, list)) and named:
+            names = [named] if isinstance(named, str) else named
+            found.update(name if isinstance(name, str) and name in _KNOWN else "any" for name in names)
+        elif branches:
+            pending += branches
+        else:
+            found.update(map(_type_of_value, values) if values else ANY)
+    return frozenset(found) or ANY
 
 
 def _followed(root: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
@@ -61,7 +71,7 @@ def _followed(root: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
             name = part.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None
         schema = found
-    return schema if isinstance(schema, dict) else {}
+    return schema if isinstance(schema, dict) else _NO_SCHEMA
 
 
 def _list(value: Any) -> list[Any]:

@@ -169,7 +169,7 @@ async def test_a_call_is_announced_while_the_model_writes_on(case):
     """The event arrives while the upstream waits at the first call's end, before any end marker."""
     announced = trio.Event()
     script: Sequence[Step] = [
-        chunk({"role": "assistant", "content": case.first}),
+        *(chunk({"content": piece}) for piece in case.first),
         announced,
         chunk({"content": case.rest}),
         chunk({}, finish="stop"),
@@ -178,8 +178,9 @@ async def test_a_call_is_announced_while_the_model_writes_on(case):
     async with gateway_and_upstream(ScriptedUpstream(script), pipeline=case.parsers) as (gateway, _):
         response = await gateway.completion(events=True, tools=TOOLS)
         with trio.fail_after(5):
-            names = [None]
-            while names[-1] != "tool_call_dispatch":
+            frame = await response.frame()
+            names = [frame.event]
+            while frame.event != "tool_call_dispatch":
                 frame = await response.frame()
                 names.append(frame.event)
             announced.set()

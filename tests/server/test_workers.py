@@ -76,6 +76,13 @@ def served_by(pid: int, port: int) -> int:
     return found
 
 
+def refuses(port: int) -> bool:
+    try:
+        return not answers(port)
+    except ConnectionRefusedError:
+        return True
+
+
 def answers(port: int) -> bool:
     with socket.create_connection(("127.0.0.1", port), 1):
         return True
@@ -153,6 +160,31 @@ async def test_metrics_of_all_workers_are_in_one_scrape_and_sigterm_drains():
             child.send_signal(signal.SIGTERM)
             await trio.sleep(0.3)
             assert child.poll() is None
+            go.set()
+            assert (await response.frames())[-1].raw == DONE
+            for stream in client.clients:
+                stream.socket.close()
+            await until(lambda: child.poll() is not None)
+            assert child.returncode == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_signal_to_the_whole_group_drains_too():
+    """Ctrl-C and systemd signal the workers as well as their parent: streams are finished all the same."""
+    go = trio.Event()
+    upstream = ScriptedUpstream([chunk({"content": "a"}), go, chunk({}, finish="stop"), DONE])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(upstream.serve)
+        with serving(upstream.port) as (child, port):
+            await until(lambda: answers(port))
+            client = RunningGateway(port, None, trio.Event())
+            response = await client.completion()
+            await response.frame()
+            for pid in workers_of(child):
+                os.kill(pid, signal.SIGINT)
+            child.send_signal(signal.SIGINT)
+            await until(lambda: refuses(port))
+            await trio.sleep(0.3)
             go.set()
             assert (await response.frames())[-1].raw == DONE
             for stream in client.clients:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint
 
 import pytest
+from parsing import cases
 
 from pipeline.errors import RegistryError
 from stages.formats import registry
@@ -36,6 +37,13 @@ def test_no_name_means_two_formats(kind):
     """A name leads to one format of each kind."""
     names = [name for each in FORMATS if isinstance(each, kind) for name in each.names]
     assert len(names) == len({name.replace("_", "") for name in names})
+
+
+@pytest.mark.parametrize("found", FORMATS, ids=lambda found: found.names[0])
+def test_every_format_has_vectors(found):
+    """A declaration is not complete without texts and their right parse."""
+    key = "tool_call_parser" if isinstance(found, CallFormat) else "reasoning_parser"
+    assert sum(case["format"].get(key) in found.names for case in cases().values()) >= 2
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ SCHEMA = {
         "a/b": {"type": "array"},
         "c": {"$ref": "#/$defs/d"},
         "d": {"allOf": [{"$ref": "#/$defs/a~1b"}, {"type": "string"}]},
-        "loop": {"anyOf": [{"$ref": "#/$defs/loop"}]},
+        "loop": {"anyOf": [{"$ref": "#/$defs/loop"}] * 40},
     },
 }
 
