@@ -45,6 +45,14 @@ class Plan:
         """The side events that these stages can produce."""
         return frozenset().union(*(step.stage.events for step in self.steps))
 
+    def request_defaults(self, context: RequestContext) -> dict[str, Any]:
+        """The fields that these stages need in the request to the upstream, and that the client has not set."""
+        needed: dict[str, Any] = {}
+        for step in self.steps:
+            if not step.stage.is_idle(step.options, context):
+                needed.update(step.stage.request_defaults(step.options))
+        return {key: value for key, value in needed.items() if key not in context.request}
+
     def stages_for(self, context: RequestContext) -> list[tuple[str, Stage]]:
         """Fresh stages for one request, each with its name; those with nothing to do are left out."""
         return [

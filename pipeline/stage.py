@@ -88,6 +88,11 @@ class Stage:
         """Whether the stage has nothing to do in this request, and is left out of its pipeline."""
         return False
 
+    @classmethod
+    def request_defaults(cls, options: Any) -> Mapping[str, Any]:  # noqa: ARG003 - for subclasses
+        """Fields that the request to the upstream needs where the client has not set them."""
+        return {}
+
     def feed(self, item: Item) -> Iterable[Any]:
         """Take one item, give none to many. Called in order; never after ``close``."""
         return (item,)

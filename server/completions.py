@@ -19,7 +19,7 @@ from server.demand import Demand
 from server.errors import ClientError, TooManyStreams
 from server.event_stream import EVENT_STREAM, as_event_stream
 from server.exchange import Exchange
-from server.fold import as_streaming, fold
+from server.fold import as_streaming, fold, with_fields
 from server.forwarding import forwarded_request_headers
 from server.proxy import proxied_response, response_with
 from server.response_body import PipelineBody
@@ -63,6 +63,14 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     plan = gateway.plans.for_model(exchange.model)
     streaming = request.get("stream") is True
     events = _decide_events(gateway, plan, headers) if streaming else _NO_EVENTS
+    context = RequestContext(
+        request=request,
+        events=events.names,
+        event_style=events.style,
+        request_id=exchange.request_id,
+        observer=exchange,
+        capture=captured,
+    )
     folding = not streaming and config.upstream.unary == "fold"
     limited = streaming or folding
     deadlines = Deadlines(
@@ -70,6 +78,8 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
         idle_timeout=config.upstream.idle_timeout if limited else 0,
         total_timeout=config.upstream.total_timeout,
     )
+    if limited:
+        body = with_fields(body, plan.request_defaults(context))
     upstream_request = UpstreamRequest(
         method="POST",
         target=exchange.target,
@@ -88,14 +98,6 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     gateway.streams.add(source)
 
     exchange.on_end(partial(gateway.streams.discard, source))
-    context = RequestContext(
-        request=request,
-        events=events.names,
-        event_style=events.style,
-        request_id=exchange.request_id,
-        observer=exchange,
-        capture=captured,
-    )
     stages = plan.stages_for(context)
     if folding:
         completion = await fold(source, stages, AggregateOptions.of_request(request))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import trio
@@ -19,7 +19,7 @@ from stages.empty_skip import EmptySkip
 from stages.parallel_call_filter import ParallelCallFilter
 from stages.role_dedup import RoleDedup
 
-__all__ = ["as_streaming", "fold"]
+__all__ = ["as_streaming", "fold", "with_fields"]
 
 _FOR_STREAMS_ONLY: Final = (EmptySkip, ParallelCallFilter, RoleDedup)
 """What these do to a stream the fold does by itself, and in its own way: it keeps the first call of a choice, not the
@@ -36,6 +36,16 @@ def as_streaming(body: bytes) -> bytes:
     options = request.get("stream_options")
     options = options if isinstance(options, dict) else {}
     return encode_json({**request, "stream": True, "stream_options": {**options, "include_usage": True}})
+
+
+def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
+    """The request body with more fields; the very bytes where there are none.
+
+    Args:
+        body: a JSON object.
+        fields: by key.
+    """
+    return encode_json({**exact_object(parse_json(body), body), **fields}) if fields else body
 
 
 async def fold(source: Source, stages: Sequence[tuple[str, Stage]], options: AggregateOptions) -> Payload:

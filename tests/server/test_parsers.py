@@ -261,3 +261,22 @@ async def test_a_call_that_is_cut_off_stays_open(finish):
         assert payloads[-1]["error"]["code"] == "upstream_reset"
     else:
         assert payloads[-1]["choices"][0]["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"), [({}, False), ({"skip_special_tokens": True}, True), ({"tool_choice": "none"}, None)]
+)
+async def test_the_server_is_asked_to_leave_special_tokens_in(given, sent):
+    """Where the markers of a format are special tokens the request says so, if the client does not say anything."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    async with gateway_and_upstream(pipeline={"tool_call_parser": "mistral"}) as (gateway, upstream):
+        await (await gateway.completion(tools=tools, **given)).read_all()
+    assert json.loads(upstream.requests[0].body).get("skip_special_tokens") == sent
+
+
+async def test_a_request_that_needs_nothing_keeps_its_bytes():
+    """Visible markers need no field: the body goes on as it came."""
+    body = b'{ "messages": [],  "stream": true, "tools": [{"type":"function","function":{"name":"f"}}] }'
+    async with gateway_and_upstream(pipeline={"tool_call_parser": "hermes"}) as (gateway, upstream):
+        await (await gateway.request(body=body)).read_all()
+    assert upstream.requests[0].body == body

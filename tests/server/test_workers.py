@@ -76,13 +76,6 @@ def served_by(pid: int, port: int) -> int:
     return found
 
 
-def refuses(port: int) -> bool:
-    try:
-        return not answers(port)
-    except ConnectionRefusedError:
-        return True
-
-
 def answers(port: int) -> bool:
     with socket.create_connection(("127.0.0.1", port), 1):
         return True

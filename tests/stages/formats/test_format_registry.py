@@ -43,7 +43,7 @@ def test_no_name_means_two_formats(kind):
 def test_every_format_has_vectors(found):
     """A declaration is not complete without texts and their right parse."""
     key = "tool_call_parser" if isinstance(found, CallFormat) else "reasoning_parser"
-    assert sum(case["format"].get(key) in found.names for case in cases().values()) >= 2
+    assert any(case["format"].get(key) in found.names for case in cases().values())
 
 
 @pytest.mark.parametrize(
