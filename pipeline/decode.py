@@ -96,9 +96,10 @@ class ItemDecoder:
 
     def _items(self, raws: Iterable[bytes]) -> list[Item]:
         items: list[Item] = []
+        is_lf = not self._frames.has_cr
         for raw in raws:
             # Nearly every frame of nearly every server, without a Frame in between; what it gives is what item_of does.
-            if raw.startswith(b"data: {") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
+            if raw.startswith(b"data: {") and raw.find(b"\n") == len(raw) - 2 and (is_lf or b"\r" not in raw):
                 try:
                     payload = orjson.loads(raw[6:])
                 except orjson.JSONDecodeError:

@@ -71,7 +71,8 @@ class SseDecoder:
         self._buffer = bytearray()
         self._searched = 0
         self._at_start = True
-        self._has_cr = False
+        self.has_cr = False
+        """Whether any CR has come."""
         self._has_bom = False
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -97,7 +98,7 @@ class SseDecoder:
 
     def split(self, data: bytes) -> list[bytes]:
         """The bytes of the frames that ``data`` completes, for ``read``; raises as ``feed``."""
-        if not (self._has_cr or self._at_start or b"\r" in data):
+        if not (self.has_cr or self._at_start or b"\r" in data):
             return self._split_lf(data)
         self._buffer += data
         if self._at_start and len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
@@ -105,9 +106,8 @@ class SseDecoder:
         if self._at_start:
             self._at_start = False
             self._has_bom = self._buffer.startswith(_BOM)
-        raws = self._search()
-        self._has_cr = b"\r" in self._buffer
-        return raws
+        self.has_cr = self.has_cr or b"\r" in data
+        return self._search()
 
     def close(self) -> Frame | None:
         """What came after the last blank line, if anything did; its ``raw`` is not completed."""
@@ -166,7 +166,7 @@ class SseDecoder:
     def _too_long(self, raws: list[bytes]) -> FrameTooLong:
         self._buffer.clear()
         self._searched = 0
-        self._has_cr = False
+        self.has_cr = False
         error = FrameTooLong(self._limit)
         error.raws = raws
         return error

@@ -73,16 +73,15 @@ class ToolCallDispatch(Stage):
         choices = payload.get("choices")
         if self._is_over or not isinstance(choices, list):
             return (item,)
-        out: list[Item] = []
+        events: list[Payload] = []
         for choice in choices:
             if not isinstance(choice, dict):
                 continue
             delta = choice.get("delta")
             fragments = delta.get("tool_calls") if isinstance(delta, dict) else None
             if fragments or choice.get("finish_reason"):
-                out += [SideEvent(_EVENT, event, item) for event in self._feed_choice(choice, fragments)]
-        out.append(item)
-        return out
+                events += self._feed_choice(choice, fragments)
+        return (*(SideEvent(_EVENT, event, item) for event in events), item) if events else (item,)
 
     def close(self) -> Iterable[Item]:
         """Refuse what is open: an end without a finish reason promises nothing."""
@@ -110,11 +109,17 @@ class ToolCallDispatch(Stage):
             calls = self._choices[index] = ChoiceCalls(index, self._budget)
         events = calls.feed(fragments)
         reason = finish_reason_of(choice)
-        if reason is not None:
-            events += calls.finish(reason)
-        for _ in events:
-            self._observer.event_sent(_EVENT)
-        if reason is not None and index not in self._finished:
+        if reason is None:
+            if events:
+                self._told(events)
+            return events
+        events += calls.finish(reason)
+        self._told(events)
+        if index not in self._finished:
             self._finished.add(index)
             self._observer.choice_finished(index, reason)
         return events
+
+    def _told(self, events: list[Payload]) -> None:
+        for _ in events:
+            self._observer.event_sent(_EVENT)

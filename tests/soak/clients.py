@@ -29,6 +29,12 @@ class _Exchange:
 
     def __init__(self) -> None:
         self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+        self._is_closed = False
+
+    def feed(self, data: bytes) -> None:
+        """What was received, ``b""`` at the connection's end."""
+        self._is_closed = not data
+        self.http.receive_data(data)
 
     def encode(self, request: Request, *, is_chunked: bool = False) -> tuple[bytes, bytes]:
         """The request's head and body."""
@@ -44,7 +50,7 @@ class _Exchange:
             try:
                 event = self.http.next_event()
             except h11.RemoteProtocolError:
-                seen.end = "eof"
+                seen.end = "eof" if self._is_closed else "not HTTP"
                 return True
             match event:
                 case h11.Response():
@@ -78,9 +84,9 @@ class _Line(_Exchange):
     async def receive(self, max_bytes: int) -> None:
         """Take what one read gives."""
         try:
-            self.http.receive_data(await self.stream.receive_some(max_bytes))
+            self.feed(await self.stream.receive_some(max_bytes))
         except trio.BrokenResourceError:
-            self.http.receive_data(b"")
+            self.feed(b"")
 
 
 async def _connect(port: int, receive_buffer: int | None = None) -> _Line:
@@ -222,7 +228,7 @@ class Leaves:
             with contextlib.suppress(trio.BrokenResourceError):
                 data = await line.stream.receive_some(min(2048, self.after - read))
             read += len(data)
-            line.http.receive_data(data)
+            line.feed(data)
             if line.take(seen) or not data:
                 return
 
@@ -268,7 +274,7 @@ class Pipelines:
             for each in lines:
                 seen = Seen()
                 if rest:
-                    each.http.receive_data(rest)
+                    each.feed(rest)
                 while not each.take(seen):
                     await each.receive(65536)
                 answers.append(seen)
@@ -313,8 +319,8 @@ def _answer_of(data: bytes, *, is_closed: bool = False) -> Seen:
     exchange.http.send(h11.Request(method="GET", target="/", headers=[("host", "x")]))
     exchange.http.send(h11.EndOfMessage())
     if data:
-        exchange.http.receive_data(data)
+        exchange.feed(data)
     if not exchange.take(seen) and is_closed:
-        exchange.http.receive_data(b"")
+        exchange.feed(b"")
         exchange.take(seen)
     return seen

@@ -31,7 +31,7 @@ class Seen:
     headers: dict[str, str] = attrs.field(factory=dict)
     body: bytearray = attrs.field(factory=bytearray)
     end: str = "none"
-    """``whole``, ``eof``, ``reset``, ``left`` (the client went), ``none`` (it was not waited for)."""
+    """``whole``, ``eof`` (closed or reset too early), ``not HTTP``, ``left`` (the client went), ``none`` (not waited for)."""
 
     @property
     def code(self) -> str | None:
@@ -217,7 +217,7 @@ class CutOff:
 
     def misfit(self, seen: Seen) -> str | None:
         """See ``Expectation``."""
-        if seen.status is None or seen.end not in ("eof", "reset"):
+        if seen.status is None or seen.end != "eof":
             return f"not cut off: {seen}"
         return _beginning(self.frames, seen)
 
@@ -232,9 +232,7 @@ class Nothing:
 
     def misfit(self, seen: Seen) -> str | None:
         """See ``Expectation``."""
-        is_fitting = seen.end in ("whole", "eof", "reset", "left") and (
-            seen.status is None or seen.status in self.statuses
-        )
+        is_fitting = seen.end in ("whole", "eof", "left") and (seen.status is None or seen.status in self.statuses)
         return None if is_fitting else f"not closed: {seen}"
 
 
