@@ -25,11 +25,14 @@ _CLOSED: Final = Verdict.CLOSED
 _MALFORMED: Final = Verdict.MALFORMED
 
 _SIGNIFICANT: Final = re.compile(r"[^ \t\n\r]")
-# To the next bracket outside of strings, or to the end of the fragment, also in the middle of a string: then the group
-# takes part, and holds a backslash whose other half is in the next fragment. Repetitions are possessive: no character
-# is read twice.
-_OUTSIDE: Final = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+(?:"|(\\?)\Z))*+(?:[{}\[\]]|\Z)', re.DOTALL)
-# The same from the middle of a string to its end.
+_PLAIN: Final = re.compile(r'[^"{}\[\]]*+')
+# Each bracket outside of strings, as the third group. A string that the fragment leaves open shows in the first group,
+# if the fragment ends in a backslash whose other half is in the next one, or else in the second, as any character.
+# Repetitions are possessive: no character is read twice.
+_BRACKETS: Final = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+(?:"|(\\)\Z|\Z(?<=(.))))*+([{}\[\]]|\Z)', re.DOTALL)
+# The match at the end, behind one that reached it.
+_EMPTY: Final = ("", "", "")
+# From the middle of a string to its end; the group takes part where the fragment ends before it.
 _INSIDE: Final = re.compile(r'(?:[^"\\]++|\\.)*+(?:"|(\\?)\Z)', re.DOTALL)
 
 
@@ -56,14 +59,17 @@ class JsonScanner:
 
     def feed(self, text: str) -> Verdict:
         """Take the next fragment, which may be empty, and judge all text so far."""
+        position = 0
         if self._in_string:
             if '"' not in text and "\\" not in text:
                 if text:
                     self._escaped = False
                 return _INCOMPLETE
-            return self._scan(text, 0)
+            position = self._leave_string(text)
+            if self._in_string:
+                return _INCOMPLETE
         if self._depth:
-            return self._scan(text, 0)
+            return self._count(text, position)
         if self._verdict is _CLOSED:
             return self._follow_root(text, 0)
         if self._is_scalar or self._verdict is _MALFORMED:
@@ -77,45 +83,48 @@ class JsonScanner:
         character = first[0]
         if character in "{[":
             self._depth = 1
-            return self._scan(text, first.end())
+            return self._count(text, first.end())
         if character in "}]":
             self._verdict = _MALFORMED
         else:
             self._is_scalar = True
         return self._verdict
 
-    def _scan(self, text: str, position: int) -> Verdict:
-        if self._escaped and text:
-            self._escaped = False
-            position = 1
-        if self._in_string:
-            found = _INSIDE.match(text, position)
-            assert found is not None
-            if found.lastindex:
-                self._escaped = found[1] != ""
-                return _INCOMPLETE
+    def _leave_string(self, text: str) -> int:
+        """Where the string ends that the text begins in; the end of the text where it does not."""
+        position = 1 if self._escaped else 0
+        self._escaped = False
+        found = _INSIDE.match(text, position)
+        assert found is not None
+        if found.lastindex:
+            self._escaped = found[1] != ""
+        else:
             self._in_string = False
-            position = found.end()
+        return found.end()
+
+    def _count(self, text: str, position: int) -> Verdict:
+        """Follow the brackets from a place outside of strings."""
+        plain = _PLAIN.match(text, position)
+        assert plain is not None
+        if plain.end() == len(text):
+            return _INCOMPLETE
+        found: list[tuple[str, str, str]] = _BRACKETS.findall(text, plain.end())
+        tail = found[-1] if found[-1] != _EMPTY or len(found) == 1 else found[-2]
+        opens_string = tail[0] != "" or tail[1] != ""
         depth = self._depth
-        while found := _OUTSIDE.match(text, position):
-            if found.lastindex:
-                self._in_string = True
-                self._escaped = found[1] != ""
+        for place, (_, _, bracket) in enumerate(found):
+            if not bracket:
                 break
-            if found.end() == position:
-                break
-            position = found.end()
-            character = text[position - 1]
-            if character in "{[":
-                depth += 1
-            elif character in "}]":
-                depth -= 1
-                if not depth:
-                    self._depth = 0
-                    return self._follow_root(text, position)
-            else:
-                break
+            depth += 1 if bracket in "{[" else -1
+            if not depth:
+                self._depth = 0
+                if opens_string or found[place + 1][2]:
+                    self._verdict = _MALFORMED
+                    return _MALFORMED
+                return self._follow_root(text, text.rindex(bracket) + 1)
         self._depth = depth
+        self._in_string = opens_string
+        self._escaped = tail[0] != ""
         return _INCOMPLETE
 
     def _follow_root(self, text: str, position: int) -> Verdict:

@@ -67,7 +67,9 @@ class Load:
             "seconds": seconds,
             "latency_p50_us": latencies[len(latencies) // 2] / 1000 if latencies else None,
             "latency_p99_us": latencies[int(len(latencies) * 0.99)] / 1000 if latencies else None,
-            "first_frame_ms": sorted(self.first_frames)[len(self.first_frames) // 2] * 1000 if self.first_frames else None,
+            "first_frame_ms": sorted(self.first_frames)[len(self.first_frames) // 2] * 1000
+            if self.first_frames
+            else None,
         }
 
     def open(self, sock: socket.socket | None = None) -> None:

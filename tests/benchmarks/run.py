@@ -113,7 +113,12 @@ def contenders(upstream_port: int) -> dict[str, tuple[list[str], int, str, dict[
         "yardstick": (yardstick, ports[0], "", {}),
         "callahead": ([*gateway, str(ports[1])], ports[1], EVENTS, quiet),
         "callahead, events off": ([*gateway, str(ports[2])], ports[2], "", quiet),
-        "callahead, joined": ([*gateway, str(ports[3])], ports[3], EVENTS, {**quiet, "CALLAHEAD_PIPELINE_JOIN": "true"}),
+        "callahead, joined": (
+            [*gateway, str(ports[3])],
+            ports[3],
+            EVENTS,
+            {**quiet, "CALLAHEAD_PIPELINE_JOIN": "true"},
+        ),
     }
 
 

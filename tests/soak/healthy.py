@@ -125,13 +125,18 @@ def silence(draft: Draft) -> Case:
 
 
 def slow_reader(draft: Draft) -> Case:
-    """A client that reads little at a time: the gateway waits for it."""
+    """A client that reads little at a time: the gateway waits for it.
+
+    The upstream writes all at once: of many small segments that nobody takes Linux drops some, and sends them again
+    after seconds.
+    """
     rng = draft.rng
     talk = draft.talk("text", rng.randint(20, 150), width=100)
     max_bytes = rng.randint(500, 4000)
     reads = sum(map(len, talk.raws)) / min(max_bytes, 2000)  # what its buffer holds
     client = Reads(max_bytes=max_bytes, pause=min(0.05, rng.random() * _LONGEST_READ / reads), receive_buffer=4096)
-    return _case(draft, talk, client=client)
+    body = b"".join(b"%x\r\n%b\r\n" % (len(raw), raw) for raw in talk.raws)
+    return _case(draft, talk, Script([Act.READ_BODY, _STREAM_HEAD + body + b"0\r\n\r\n"]), client)
 
 
 def nap(draft: Draft) -> Case:
