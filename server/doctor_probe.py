@@ -66,10 +66,10 @@ async def probe_server(
         ConfigError: the URL cannot be used, the server cannot be reached or refuses, its answer is no event stream,
             or too long in bytes or seconds. One line, without the key.
     """
+    await trio.lowlevel.checkpoint()
     try:
         upstream = HttpUpstream(HttpUpstreamOptions(url, connect_timeout=0, keep_alive_timeout=0))
     except ConfigError as error:
-        await trio.lowlevel.checkpoint()
         raise ConfigError(f"--url: {str(error).removeprefix('upstream.url: ')}") from error
     asked = {**(request or probe_request(model)), "model": model, "stream": True}
     headers = [(b"content-type", b"application/json"), (b"accept", b"text/event-stream")]

@@ -25,11 +25,10 @@ class RequestBody:
 
     async def put(self, data: bytes, *, more: bool) -> None:
         """Hand over what came. Waits while the reader is behind; that is how a client is slowed down."""
+        await trio.lowlevel.checkpoint()
         if data:
             with contextlib.suppress(trio.BrokenResourceError):  # abandoned
                 await self._send.send(data)
-        else:
-            await trio.lowlevel.checkpoint()
         if not more:
             self._send.close()
             self.ended.set()

@@ -137,11 +137,11 @@ async def ask(upstream, *, seconds=20.0, api_key=None, request=None):
             await nursery.start(upstream.serve)
             url = f"http://127.0.0.1:{upstream.port}/v1"
             try:
-                return await probe_server(url, "tide-1", api_key, seconds, request)
+                answer = await probe_server(url, "tide-1", api_key, seconds, request)
             except ConfigError as error:
-                return str(error)
-            finally:
-                nursery.cancel_scope.cancel()
+                answer = str(error)
+            nursery.cancel_scope.cancel()
+    return answer
 
 
 class TestLive:

@@ -37,6 +37,8 @@ class Script:
     steps: Sequence[Step]
     keeps_for: float | None = None
     """Seconds for which it waits for another request first; none: it does not."""
+    drops_next: bool = False
+    """That request is not read: the connection is closed as soon as it comes."""
 
 
 def head(status: int = 200, *lines: str) -> bytes:
@@ -54,7 +56,7 @@ def stream(rng: Random, frames: Sequence[bytes], pause: float = 0.01, codings: S
     coding = rng.choice(codings)
     content_type = rng.choice(_TYPES)
     lines = [f"Content-Type: {content_type}"] if content_type else []
-    keeps_for = rng.choice([math.inf, math.inf, 0.0, rng.random() * 0.2])
+    keeps_for, drops_next = rng.choice([(math.inf, False), (math.inf, False), (rng.random() * 0.2, False), (5, True)])
     if coding == "close":
         keeps_for = -1
     elif rng.random() < 0.2:
@@ -70,9 +72,8 @@ def stream(rng: Random, frames: Sequence[bytes], pause: float = 0.01, codings: S
         lines.append("transfer-encoding: chunked")
     informational = head(103, "link: </x>") if rng.random() < 0.1 else b""
     steps = body_steps(rng, groups, pause, is_chunked=coding in ("chunked", "gzip"))
-    return Script(
-        [Act.READ_BODY, informational + head(200, *lines), *steps], keeps_for=keeps_for if keeps_for >= 0 else None
-    )
+    steps = [Act.READ_BODY, informational + head(200, *lines), *steps]
+    return Script(steps, keeps_for if keeps_for >= 0 else None, drops_next)
 
 
 def body_steps(

@@ -70,9 +70,14 @@ class Upstream:
             return math.inf
         entry.begin()
         try:
-            return await self._play(connection, entry)
+            keeps_for = await self._play(connection, entry)
         finally:
             entry.end()
+        if keeps_for >= 0 and entry.case.script is not None and entry.case.script.drops_next:
+            with trio.move_on_after(keeps_for):
+                await connection.peek()
+            return -1
+        return keeps_for
 
     async def _play(self, connection: _Connection, entry: Entry) -> float:
         case, script = entry.case, entry.case.script
@@ -134,6 +139,11 @@ class _Connection:
         self.headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         self.method, self.target, _ = request_line.split(" ", 2)
         self._buffer[:] = rest
+
+    async def peek(self) -> None:
+        """Wait until something has come; it is not read."""
+        if not self._buffer:
+            await trio.lowlevel.wait_readable(self._stream.socket)
 
     async def read_body(self) -> bytes | None:
         """The request's body; none where the gateway goes away in the middle of it."""
