@@ -274,7 +274,7 @@ class TestConfiguration:
             ({"url": "ftp://127.0.0.1/v1"}, "upstream.url: 'ftp://127.0.0.1/v1'"),
             ({"url": "http://a\n/v1"}, "upstream.url"),
             ({"ca_file": "/nowhere/ca.pem"}, "upstream.ca_file.*/nowhere/ca.pem"),
-            ({"ca_file": __file__}, "upstream.ca_file.*test_httpx2.py"),
+            ({"ca_file": __file__}, "upstream.ca_file.*test_httpx2_errors.py"),
             ({"proxy": "gopher://me:secret@127.0.0.1"}, "upstream.proxy.*'gopher'"),
             ({"proxy": "socks5://127.0.0.1:1080"}, "socks5://127.0.0.1:1080.*httpx2.socks"),
         ],
