@@ -9,13 +9,13 @@ from urllib.parse import unquote
 
 import structlog
 import trio
-from quart import Response, has_request_context, request
+from quart import Response, request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from pipeline.chunks import encode_json
 from pipeline.errors import StreamFailure
-from server.asgi import EXCHANGE, GatewayConnection
+from server.asgi import EXCHANGE, GatewayConnection, RefusedWebsocket
 from server.capture.capture import Capture
 from server.capture.registry import SinkRegistry
 from server.completions import serve_completion
@@ -48,6 +48,7 @@ class Gateway(QuartTrio):
     """
 
     asgi_http_class = GatewayConnection
+    asgi_websocket_class = RefusedWebsocket  # type: ignore[assignment]  # it is no connection that can be used
 
     def __init__(self, config: Config, plans: ModelPlans, upstream: Upstream, metrics: Metrics | None = None) -> None:
         super().__init__("callahead", static_folder=None)
@@ -178,9 +179,6 @@ def _internal(error: BaseException, exchange: Exchange) -> Response:
 async def _http_error(error: HTTPException) -> Response:
     """404, 405 and what else the router refuses."""
     await trio.lowlevel.checkpoint()
-    if not has_request_context():  # a WebSocket
-        failure = ClientError(404, "not_found", "there is no WebSocket here")
-        return Response(encode_json(failure.body()), status=404, content_type="application/json")
     exchange: Exchange = request.scope[EXCHANGE]  # type: ignore[typeddict-item]
     exchange.body.abandon()
     status = error.code or 500

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import structlog
 import trio
 from hypercorn.events import Event, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from quart_trio.asgi import TrioASGIHTTPConnection
 
+from pipeline.chunks import encode_json
+from server.errors import ClientError
 from server.exchange import Exchange
 from server.request_body import RequestBody
 
 if TYPE_CHECKING:
-    from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent
+    from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, WebsocketScope
     from quart.wrappers import Request
 
     from server.app import Gateway
 
-__all__ = ["EXCHANGE", "ClientConnection", "GatewayConnection"]
+__all__ = ["EXCHANGE", "ClientConnection", "GatewayConnection", "RefusedWebsocket"]
+
+
+_log = structlog.get_logger("callahead")
 
 EXCHANGE: Final = "callahead.exchange"
 """The key of the request's ``Exchange`` in its ASGI scope."""
@@ -90,12 +96,43 @@ class GatewayConnection(TrioASGIHTTPConnection):
                 return
 
 
-class ClientConnection(TCPServer):
-    """Hypercorn's connection, without a defect: its idle timer outlived a client that had left.
+class RefusedWebsocket:
+    """Answers every WebSocket with 404: there is none here, and Quart's own way to say so raises (h11 forbids it)."""
 
-    The connection's task waited for that timer, and kept the socket's descriptor as long: a client that closes a
-    kept connection cost one for ``keep_alive_timeout``.
+    def __init__(self, app: Gateway, scope: WebsocketScope) -> None:
+        self.app = app
+        self.scope = scope
+
+    async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Refuse it once its opening is whole. Checkpoints."""
+        await receive()
+        body = encode_json(ClientError(404, "not_found", "there is no WebSocket here").body())
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
+
+
+class ClientConnection(TCPServer):
+    """Hypercorn's connection, without two defects.
+
+    Its idle timer outlived a client that had left: the connection's task waited for it, and kept the socket's
+    descriptor as long, so that a client that closes a kept connection cost one for ``keep_alive_timeout``.
+
+    And an error that nobody foresaw, in one connection, left the nursery of all connections and ended the server.
     """
+
+    async def run(self) -> None:
+        """Serve the connection; whatever goes wrong in it ends it alone. Checkpoints."""
+        try:
+            await super().run()
+        except BaseExceptionGroup as group:
+            cancelled, errors = group.split(trio.Cancelled)
+            if errors is not None:
+                _log.error("connection failed", exc_info=errors)
+            if cancelled is not None:
+                raise cancelled from None
+        except Exception as error:  # noqa: BLE001 - one connection's bug is one connection's end
+            _log.error("connection failed", exc_info=error)
 
     async def protocol_send(self, event: Event) -> None:
         """Send, or note that the connection is idle; but no timer is started once the client has left."""

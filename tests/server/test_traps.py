@@ -11,6 +11,7 @@ import pytest
 import trio
 from harness import DONE, TEXT_STREAM, ScriptedUpstream, chunk, gateway_and_upstream, read_head
 
+from server.asgi import ClientConnection
 from server.logs import BodyBroken, hypercorn_logger
 
 
@@ -219,3 +220,39 @@ async def test_a_client_that_closes_an_idle_connection_costs_no_descriptor(used)
         with trio.fail_after(5):
             while descriptors_and_tasks()[0] > before:  # noqa: ASYNC110 - they end in Hypercorn's tasks
                 await trio.sleep(0.01)
+
+
+async def test_a_connection_that_fails_unforeseen_ends_alone(monkeypatch):
+    """An error inside Hypercorn's handling of one connection is logged, and the server goes on."""
+    served = []
+    proper = ClientConnection.protocol_send
+
+    async def fail_once(self, event):
+        if not served:
+            served.append(event)
+            raise RuntimeError("unforeseen")
+        await proper(self, event)
+
+    async with gateway_and_upstream() as (gateway, _):
+        await (await gateway.request("GET", "/live")).read_all()
+        monkeypatch.setattr(ClientConnection, "protocol_send", fail_once)
+        stream = await gateway.connect()
+        await stream.send_all(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert await ended(stream)
+        assert (await gateway.request("GET", "/live")).status == 200
+
+
+async def test_websockets_are_refused_whoever_leaves_when():
+    """An upgrade is answered with 404 and costs nothing more, also where the client is gone at once."""
+    opening = (
+        b"GET /v1/realtime HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    async with gateway_and_upstream() as (gateway, _):
+        for waits in (True, False) * 5:
+            stream = await gateway.connect()
+            await stream.send_all(opening)
+            if waits:
+                assert (await read_head(stream)).status == 404
+            await trio.aclose_forcefully(stream)
+        assert (await gateway.request("GET", "/live")).status == 200

@@ -1,4 +1,4 @@
-"""The soak as a test: short in the plain suite, longer where ``CALLAHEAD_SOAK_SECONDS`` says so."""
+"""The soak as a test: short in the plain suite, longer where ``SOAK_SECONDS`` says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = float(os.environ.get("CALLAHEAD_SOAK_SECONDS", "15"))
+SECONDS = float(os.environ.get("SOAK_SECONDS", "15"))
 
 
 @pytest.mark.timeout(SECONDS + 120)
