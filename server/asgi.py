@@ -5,8 +5,10 @@ Replace this module and ``server.run`` to stand on another server.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import h11
 import structlog
 import trio
 from hypercorn.events import Event, Updated
@@ -108,8 +110,9 @@ class RefusedWebsocket:
         await receive()
         body = encode_json(ClientError(404, "not_found", "there is no WebSocket here").body())
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
+        with contextlib.suppress(h11.LocalProtocolError):  # the client has broken the protocol, and hears nothing
+            await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
 
 
 class ClientConnection(TCPServer):
@@ -128,11 +131,11 @@ class ClientConnection(TCPServer):
         except BaseExceptionGroup as group:
             cancelled, errors = group.split(trio.Cancelled)
             if errors is not None:
-                _log.error("connection failed", exc_info=errors)
+                _note_failure(errors)
             if cancelled is not None:
                 raise cancelled from None
         except Exception as error:  # noqa: BLE001 - one connection's bug is one connection's end
-            _log.error("connection failed", exc_info=error)
+            _note_failure(error)
 
     async def protocol_send(self, event: Event) -> None:
         """Send, or note that the connection is idle; but no timer is started once the client has left."""
@@ -147,6 +150,14 @@ class ClientConnection(TCPServer):
         await self.idle_task.stop()
 
     _client_has_left = False
+
+
+def _note_failure(error: BaseException) -> None:
+    """Hypercorn raises where a peer breaks HTTP/2 or the WebSocket opening: news, but no fault of ours."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    _log.warning("connection failed", error=f"{type(error).__name__}: {error}")
+    _log.debug("connection failed", exc_info=error)
 
 
 def _target(scope: dict[str, Any]) -> str:

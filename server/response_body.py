@@ -90,6 +90,8 @@ class ProxyBody(ResponseBody):
         self._response = response
         self._exchange = exchange
         self._deadlines = deadlines
+        announced = dict(response.headers).get(b"content-length", b"")
+        self._left: float = int(announced[:18]) if announced.isdigit() else math.inf
 
     async def __aenter__(self) -> Self:
         """Nothing to start."""
@@ -115,8 +117,9 @@ class ProxyBody(ResponseBody):
         except StreamFailure as failure:
             self._exchange.fail(failure)
             raise BodyBroken from failure
+        self._left -= len(data)
+        if (not data or self._left <= 0) and self._exchange.outcome is None:
+            self._exchange.outcome = "ok"  # a client may leave as soon as it has all that was announced
         if not data:
-            if self._exchange.outcome is None:
-                self._exchange.outcome = "ok"
             raise StopAsyncIteration
         return data

@@ -162,7 +162,7 @@ class Draft:
         """What had come and an error; a folded request has only the error."""
         if not self.streams:
             return Refused(status, code)
-        return ErrorFrame(self.frames(talk), code, self._is_loose(talk), may_lose=may_lose)
+        return ErrorFrame(self.frames(talk), code, _has_crlf(talk), may_lose=may_lose)  # half a frame is dropped
 
     def left(self, talk: Conversation, outcomes: frozenset[str] = frozenset({"client_left", "ok"})) -> Expectation:
         """The client went in the middle of it."""
@@ -176,4 +176,8 @@ class Draft:
 
     def _is_loose(self, talk: Conversation) -> bool:
         is_touched = self.style is not None or any(piece.is_dropped for piece in talk.pieces)
-        return is_touched and any(b"\r\n" in piece.raw for piece in talk.pieces)
+        return is_touched and _has_crlf(talk)
+
+
+def _has_crlf(talk: Conversation) -> bool:
+    return any(b"\r\n" in piece.raw for piece in talk.pieces)

@@ -94,6 +94,8 @@ class Log:
             self.requests[entry["request_id"]].append(entry["outcome"])
         elif event == "tool call not dispatched":
             self.refusals[entry["request_id"]] += 1
+        elif event == "connection failed" and entry["level"] == "warning":
+            continue  # a peer broke HTTP/2 or the opening of a WebSocket, and Hypercorn raised
         elif event not in _EXPECTED_AT_THE_END:
             self.unexpected.append(line)
             event = "unexpected"
