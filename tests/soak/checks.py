@@ -20,7 +20,8 @@ __all__ = ["Figures", "Log", "Punctuality", "figures_of", "metrics_of"]
 
 _BEAT: Final = 0.05
 _REMEMBERED: Final = 2000
-_EXPECTED_AT_THE_END: Final = frozenset({"draining"})
+# The second is a peer that broke HTTP/2 or the opening of a WebSocket, on which Hypercorn raises.
+_EXPECTED: Final = frozenset({"draining", "connection failed"})
 
 
 @attrs.frozen
@@ -94,9 +95,7 @@ class Log:
             self.requests[entry["request_id"]].append(entry["outcome"])
         elif event == "tool call not dispatched":
             self.refusals[entry["request_id"]] += 1
-        elif event == "connection failed" and entry["level"] == "warning":
-            continue  # a peer broke HTTP/2 or the opening of a WebSocket, and Hypercorn raised
-        elif event not in _EXPECTED_AT_THE_END:
+        elif event not in _EXPECTED:
             self.unexpected.append(line)
             event = "unexpected"
         self.lines[event] += 1

@@ -50,8 +50,8 @@ class _Options:
 
     @property
     def warm_up(self) -> float:
-        """Seconds of load before memory is looked at."""
-        return min(60, self.seconds / 4)
+        """Seconds of load before memory is looked at: Python's collector lets it grow to a level first."""
+        return min(120, self.seconds / 2)
 
 
 async def soak(options: _Options, folder: Path) -> Report:

@@ -10,9 +10,12 @@ from random import Random
 from typing import Final, TypeAlias
 
 import attrs
+from gateway import IDLE_TIMEOUT
 
 __all__ = ["Act", "Script", "Step", "body_steps", "head", "response", "stream"]
 
+_LONGEST_WAIT: Final = IDLE_TIMEOUT / 2
+"""Seconds for which all pauses of a body last together: it may come as one frame, as what is compressed does."""
 _CODINGS: Final = ("chunked", "chunked", "chunked", "length", "close", "gzip")
 _TYPES: Final = ("text/event-stream", "text/event-stream; charset=utf-8", "Text/Event-Stream", "text/plain", None)
 
@@ -96,7 +99,7 @@ def body_steps(
         framed = list(_cut(rng, whole, rng.choice([3, 20, 300])))
     often = rng.choice([0.0, 0.1, 1.0])
     steps: list[Step] = []
-    left = 1.0
+    left = _LONGEST_WAIT
     for data in framed:
         steps.append(data)
         if left > 0 and rng.random() < often:
