@@ -185,7 +185,7 @@ def tune_garbage_collection() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(200_000, 10, 10)
+    gc.set_threshold(20_000, 10, 10)
 
 
 def is_own_address(url: str, host: str, port: int) -> bool:

@@ -40,7 +40,7 @@ _STREAM_HEAD: Final = head(200, "content-type: text/event-stream", "transfer-enc
 _BEHIND_THE_LAST: Final[Sequence[tuple[Any, bool, bool]]] = (
     (b"data: late\n\n", True, True),
     (Act.STALL, False, False),
-    (b"HTTP/1.1 500 Unasked\r\n\r\n", False, True),
+    (b"0\r\n\r\nHTTP/1.1 500 Unasked\r\ncontent-length: 0\r\n\r\n", False, False),
     (b"0\r\n\r\nHTTP/1.1 2", False, False),
 )
 """What follows ``[DONE]``, whether it is part of the body, and whether the body ends."""
