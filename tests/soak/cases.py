@@ -85,12 +85,7 @@ class Case:
     """How many calls may be refused."""
     checks_body: bool = True
     is_anonymous: bool = False
-    """It may have a log line with an id that the gateway made."""
-
-    @property
-    def fault(self) -> str:
-        """Its kind."""
-        return self.name.partition(".")[0]
+    """It may have a log line with an id that the gateway made, and one that its connection failed."""
 
 
 class Draft:

@@ -10,7 +10,7 @@ from cases import Case, Draft
 from clients import Pipelines, Reads
 from conversations import Conversation
 from gateway import IDLE_TIMEOUT, MAX_BODY_BYTES, MAX_FRAME_BYTES, WRITE_TIMEOUT
-from scripts import Act, Script, Step, body_steps, head, response, stream
+from scripts import UNASKED, Act, Script, Step, body_steps, head, response, stream
 from verdicts import Expectation, Passed
 
 __all__ = [
@@ -40,7 +40,7 @@ _STREAM_HEAD: Final = head(200, "content-type: text/event-stream", "transfer-enc
 _BEHIND_THE_LAST: Final[Sequence[tuple[Any, bool, bool]]] = (
     (b"data: late\n\n", True, True),
     (Act.STALL, False, False),
-    (b"0\r\n\r\nHTTP/1.1 500 Unasked\r\ncontent-length: 0\r\n\r\n", False, False),
+    (b"0\r\n\r\n" + UNASKED, False, False),
     (b"0\r\n\r\nHTTP/1.1 2", False, False),
 )
 """What follows ``[DONE]``, whether it is part of the body, and whether the body ends."""
@@ -175,6 +175,7 @@ def proxied(draft: Draft) -> Case:
     rng = draft.rng
     sent, received = rng.randbytes(rng.randint(0, 100_000)), rng.randbytes(rng.randint(0, 300_000))
     request = attrs.evolve(draft.request(), body=sent, path="/v1/embeddings?a=%20b&c=//")
-    script = Script([Act.READ_BODY, *response(200, "application/octet-stream", received)], keeps_for=1)
+    unasked = rng.choice([b"", b"", UNASKED])
+    script = Script([Act.READ_BODY, response(200, "application/octet-stream", received) + unasked], keeps_for=1)
     expected: list[Expectation] = [Passed(200, received)]
     return Case(draft.name, request, script, Reads(), expected)

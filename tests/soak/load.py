@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -24,9 +24,14 @@ _LATE: Final = 0.4
 
 @attrs.define(eq=False)
 class Result:
-    """A case that has run."""
+    """A case that has run. What it sent and received is forgotten."""
 
-    case: Case
+    name: str
+    requests: int
+    logs: range
+    refusals: range
+    is_anonymous: bool
+    """These are the case's."""
     seconds: float
     label: str
     """What came out, for the table."""
@@ -35,6 +40,11 @@ class Result:
     problems: list[str]
     is_excused: bool = False
     """It was too slow, and so was this process."""
+
+    @property
+    def fault(self) -> str:
+        """The case's kind."""
+        return self.name.partition(".")[0]
 
 
 @attrs.define(eq=False)
@@ -98,38 +108,23 @@ class Load:
             await entry.quiet()
         if scope.cancelled_caught:
             problems.append(f"{_LET_GO_TIMEOUT} s after the client the upstream has not been let go of")
-        result = self._judge(case, answers, [*problems, *self._misfits_of(entry)])
-        result.seconds = seconds
-        result.is_excused = bool(result.problems) and self._is_excused(case, answers, started)
+        label, outcomes, misfits = _judge(case, answers)
+        problems += [*misfits, *_misfits_of(entry)]
+        result = Result(
+            name,
+            case.requests,
+            case.logs,
+            case.refusals,
+            case.is_anonymous,
+            seconds,
+            "WRONG" if problems else label,
+            outcomes,
+            problems,
+            is_excused=bool(problems) and self._is_excused(case, answers, started),
+        )
         self.results.append(result)
         self.ledger.close(case)
         return result
-
-    @staticmethod
-    def _judge(case: Case, answers: list[Seen], problems: list[str]) -> Result:
-        labels: list[str] = []
-        outcomes: set[str] = set()
-        for seen in answers:
-            fitting, misfits = _fit(case.expected, seen)
-            if fitting is None:
-                problems = [*problems, " | ".join(misfits)]
-                labels.append("WRONG")
-            else:
-                labels.append(fitting.label)
-                outcomes |= fitting.outcomes
-        if len(answers) != case.requests and not problems:
-            problems = [f"{len(answers)} answers to {case.requests} requests"]
-        label = "WRONG" if problems else " + ".join(dict.fromkeys(labels))
-        return Result(case, 0, label, frozenset(outcomes), problems)
-
-    @staticmethod
-    def _misfits_of(entry: Entry) -> list[str]:
-        """What the upstream has seen of a case that it should not have."""
-        case = entry.case
-        least, most = case.attempts.start * case.requests, (case.attempts.stop - 1) * case.requests
-        if least <= entry.attempts <= most:
-            return entry.faults
-        return [f"the upstream was asked {entry.attempts} times, not {least} to {most} times", *entry.faults]
 
     def _is_excused(self, case: Case, answers: list[Seen], started: float) -> bool:
         """Whether a limit on time was reached, and the machine may be to blame."""
@@ -142,23 +137,44 @@ class Load:
 
     def log_problems(self, log: Log) -> list[str]:
         """What is wrong with the log lines of all that has run."""
-        names = {result.case.name for result in self.results}
+        names = {result.name for result in self.results}
         strangers = [each for each in log.requests if each not in names]
-        anonymous = sum(result.case.is_anonymous for result in self.results)
+        anonymous = sum(result.is_anonymous for result in self.results)
         problems = [f"a log line of a request that nobody has sent: {each}" for each in strangers[anonymous:]]
+        if log.lines["connection failed"] > anonymous:
+            problems.append(f"{log.lines['connection failed']} connections failed, {anonymous} were meant to")
         for result in self.results:
-            case = result.case
-            if result.problems:
-                continue
-            lines = log.requests.get(case.name, [])
-            least, most = case.logs.start * case.requests, (case.logs.stop - 1) * case.requests
-            if not least <= len(lines) <= most:
-                problems.append(f"{case.name}: {len(lines)} log lines, not {least} to {most}: {lines}")
-            if wrong := set(lines) - result.outcomes:
-                problems.append(f"{case.name}: the log says {wrong}, not {set(result.outcomes)}; seen: {result.label}")
-            if log.refusals[case.name] not in case.refusals:
-                problems.append(f"{case.name}: {log.refusals[case.name]} calls were refused, not {case.refusals}")
+            if not result.problems:
+                problems += [f"{result.name}: {problem}" for problem in _log_problems(result, log)]
         return problems
+
+
+def _log_problems(result: Result, log: Log) -> Iterator[str]:
+    lines = log.requests.get(result.name, [])
+    least, most = result.logs.start * result.requests, (result.logs.stop - 1) * result.requests
+    if not least <= len(lines) <= most:
+        yield f"{len(lines)} log lines, not {least} to {most}: {lines}"
+    if wrong := set(lines) - result.outcomes:
+        yield f"the log says {wrong}, not {set(result.outcomes)}; seen: {result.label}"
+    if log.refusals[result.name] not in result.refusals:
+        yield f"{log.refusals[result.name]} calls were refused, not {result.refusals}"
+
+
+def _judge(case: Case, answers: list[Seen]) -> tuple[str, frozenset[str], list[str]]:
+    """What the answers are called, what the log may say of them, and what is wrong with them."""
+    labels: list[str] = []
+    outcomes: set[str] = set()
+    problems: list[str] = []
+    for seen in answers:
+        fitting, misfits = _fit(case.expected, seen)
+        if fitting is None:
+            problems.append(" | ".join(misfits))
+        else:
+            labels.append(fitting.label)
+            outcomes |= fitting.outcomes
+    if len(answers) != case.requests and not problems:
+        problems.append(f"{len(answers)} answers to {case.requests} requests")
+    return " + ".join(dict.fromkeys(labels)), frozenset(outcomes), problems
 
 
 def _fit(expected: Iterable[Expectation], seen: Seen) -> tuple[Expectation | None, list[str]]:
@@ -169,3 +185,12 @@ def _fit(expected: Iterable[Expectation], seen: Seen) -> tuple[Expectation | Non
             return each, []
         misfits.append(misfit)
     return None, misfits
+
+
+def _misfits_of(entry: Entry) -> list[str]:
+    """What the upstream has seen of a case that it should not have."""
+    case = entry.case
+    least, most = case.attempts.start * case.requests, (case.attempts.stop - 1) * case.requests
+    if least <= entry.attempts <= most:
+        return entry.faults
+    return [f"the upstream was asked {entry.attempts} times, not {least} to {most} times", *entry.faults]

@@ -31,7 +31,7 @@ class Report:
     def violations(self) -> list[str]:
         """Everything that is wrong, one text each."""
         wrong = [
-            f"{result.case.name}: {problem}"
+            f"{result.name}: {problem}"
             for result in self.results
             if not result.is_excused
             for problem in result.problems
@@ -55,7 +55,7 @@ class Report:
     def _streams(self) -> Iterator[str]:
         by_fault: defaultdict[str, list[Result]] = defaultdict(list)
         for result in self.results:
-            by_fault[result.case.fault].append(result)
+            by_fault[result.fault].append(result)
         yield f"{'fault':24}{'cases':>7}{'slowest':>10}  outcomes"
         for fault, results in sorted(by_fault.items()):
             labels = Counter(result.label for result in results)

@@ -13,6 +13,7 @@ import argparse
 import itertools
 import math
 import os
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -226,6 +227,7 @@ def _options(argv: list[str]) -> _Options:
 def main() -> None:
     """Run, print the table, say by the exit code whether all was right."""
     options = _options(sys.argv[1:])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the gateway is not left behind
     with tempfile.TemporaryDirectory(prefix="callahead-soak-") as folder:
         report = trio.run(soak, options, Path(folder))
         sys.stdout.write("\n".join(report.lines()) + "\n")

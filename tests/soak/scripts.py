@@ -12,10 +12,12 @@ from typing import Final, TypeAlias
 import attrs
 from gateway import IDLE_TIMEOUT
 
-__all__ = ["Act", "Script", "Step", "body_steps", "head", "response", "stream"]
+__all__ = ["UNASKED", "Act", "Script", "Step", "body_steps", "head", "response", "stream"]
 
 _LONGEST_WAIT: Final = IDLE_TIMEOUT / 2
 """Seconds for which all pauses of a body last together: it may come as one frame, as what is compressed does."""
+UNASKED: Final = b"HTTP/1.1 500 Unasked\r\ncontent-length: 0\r\n\r\n"
+"""A response to no request."""
 _CODINGS: Final = ("chunked", "chunked", "chunked", "length", "close", "gzip")
 _TYPES: Final = ("text/event-stream", "text/event-stream; charset=utf-8", "Text/Event-Stream", "text/plain", None)
 
@@ -49,9 +51,9 @@ def head(status: int = 200, *lines: str) -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status} Scripted", *lines, "", ""]).encode("latin-1")
 
 
-def response(status: int, content_type: str, body: bytes) -> list[Step]:
+def response(status: int, content_type: str, body: bytes) -> bytes:
     """A response in one write."""
-    return [head(status, f"content-type: {content_type}", f"content-length: {len(body)}") + body]
+    return head(status, f"content-type: {content_type}", f"content-length: {len(body)}") + body
 
 
 def stream(rng: Random, frames: Sequence[bytes], pause: float = 0.01, codings: Sequence[str] = _CODINGS) -> Script:

@@ -66,7 +66,7 @@ class Upstream:
         if entry is None:
             if connection.target != "/v1/models":
                 self.strangers.append(f"{connection.method} {connection.target} {name}")
-            await connection.do(_MODELS[0])
+            await connection.do(_MODELS)
             return math.inf
         entry.begin()
         try:

@@ -11,7 +11,7 @@ from cases import Case, Draft
 from clients import Reads
 from conversations import Conversation
 from gateway import MAX_FRAME_BYTES
-from scripts import Act, Script, Step, head, response, stream
+from scripts import UNASKED, Act, Script, Step, head, response, stream
 from verdicts import CutOff, ErrorFrame, Expectation, Passed, Refused, Whole
 
 __all__ = [
@@ -98,14 +98,15 @@ def no_stream(draft: Draft) -> Case:
     )
     if kind == "image/png" and body.lstrip().startswith((b"data", b":", b"id", b"event", b"retry", b"\xef\xbb\xbf")):
         body = b"\x89" + body
-    return _case(draft, response(200, kind, body), Refused(502, "upstream_not_a_stream"))
+    return _case(draft, [response(200, kind, body)], Refused(502, "upstream_not_a_stream"))
 
 
 def error_status(draft: Draft) -> Case:
     """An error that the upstream says itself."""
     status = draft.rng.choice([400, 401, 404, 422, 429, 500, 503, 529])
     body = json.dumps({"error": {"message": "x" * draft.rng.randint(0, 5000), "code": None}}).encode()
-    script = Script([Act.READ_BODY, *response(status, "application/json", body)], keeps_for=0.5)
+    unasked = draft.rng.choice([b"", b"", UNASKED])
+    script = Script([Act.READ_BODY, response(status, "application/json", body) + unasked], keeps_for=0.5)
     return _case(draft, script, Passed(status, body))
 
 
@@ -247,7 +248,7 @@ def answers_early(draft: Draft) -> Case:
         return attrs.evolve(case, checks_body=False, refusals=draft.refusals(talk))
     body = b'{"error":{"message":"too large"}}'
     kinds: list[Expectation] = [Passed(413, body)]
-    answer: list[Step] = response(413, "application/json", body)
+    answer: list[Step] = [response(413, "application/json", body)]
     if rng.random() < 0.5:
         script = Script([*answer, 0.2, Act.READ_BODY])
     else:  # the system resets the connection, since there is something that nobody reads
