@@ -44,7 +44,23 @@ class Httpx2Connection:
 
     def is_quiet(self) -> bool:
         """See ``Poolable``."""
-        return self._socket is not None and self._socket.fileno() >= 0 and not self._socket.is_readable()
+        if self._socket is None or self._socket.fileno() < 0 or self._socket.is_readable():
+            return False
+        return not self._has_surplus()
+
+    def _has_surplus(self) -> bool:
+        """Whether bytes behind the last response were read with it: they would be taken for the next one's answer.
+
+        Only h11 knows of them, and neither httpx2 nor its core has a public way to it.
+        """
+        for outer in self._transport._pool.connections:  # noqa: SLF001 - see above
+            connection: Any = outer
+            while (inner := getattr(connection, "_connection", None)) is not None:  # a proxy's is one deeper
+                connection = inner
+            state = getattr(connection, "_h11_state", None)  # HTTP/2 has none, and numbers its streams
+            if state is not None and state.trailing_data[0]:
+                return True
+        return False
 
     def close(self) -> None:
         """See ``Poolable``. A read that waits for it fails."""
