@@ -271,6 +271,16 @@ class TestLettingGo:
                 await response.aclose()
             assert len(server.connections) == 1
 
+    async def test_bytes_behind_a_response_are_not_the_next_answer(self):
+        """A connection that has read more than the response carries no other request."""
+        surplus = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
+        async with serving(answering(HELLO + surplus)) as server, upstream_at(server.port) as upstream:
+            for _ in range(3):
+                response = await upstream.open(POST)
+                assert await read_all(response) == b"hello"
+                await response.aclose()
+            assert len(server.connections) == 3
+
     async def test_abandoned_response_closes_the_connection(self):
         """The server notices at once when a response is given up in the middle; nothing is left to the collector."""
 
