@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import attrs
+import pytest
 import trio
 
-from server.upstreams.base import UpstreamResponse
+from server.errors import UpstreamError
+from server.upstreams.base import UpstreamRequest, UpstreamResponse
+from server.upstreams.httpx2 import Httpx2Options, Httpx2Upstream
 
+GET = UpstreamRequest("GET", "/models", [])
+POST = UpstreamRequest("POST", "/chat/completions", [(b"content-type", b"application/json")], b'{"model":"m"}')
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+GZIPPED = CHUNKED[:-2] + b"Content-Encoding: gzip\r\n\r\n"
 LIMIT = 10.0
 """Seconds that a whole test may take."""
 
@@ -173,3 +182,42 @@ async def read_all(response: UpstreamResponse) -> bytes:
     while piece := await response.receive():
         body += piece
     return body
+
+
+def make_upstream(port: int, *, scheme: str = "http", **options: Any) -> Httpx2Upstream:
+    """An upstream at a port of this machine."""
+    return Httpx2Upstream(Httpx2Options(f"{scheme}://127.0.0.1:{port}/v1", **options))
+
+
+def upstream_at(port: int, **options: Any) -> aclosing[Httpx2Upstream]:
+    """One that is closed with the block."""
+    return aclosing(make_upstream(port, **options))
+
+
+async def fetch(upstream: Httpx2Upstream, request: UpstreamRequest = POST) -> bytes:
+    """The whole body of the answer to a request."""
+    async with aclosing(await upstream.open(request)) as response:
+        return await read_all(response)
+
+
+async def error_of(call: Callable[[], Awaitable[object]]) -> UpstreamError:
+    """The error that a call must raise; its message is one line."""
+    with pytest.raises(UpstreamError) as caught:
+        await call()
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+class Pieces:
+    """A request body that arrives piece by piece; an exception among them is raised."""
+
+    def __init__(self, *pieces: bytes | Exception) -> None:
+        self._pieces = iter((*pieces, b""))
+
+    async def receive(self) -> bytes:
+        """See ``BodySource``."""
+        await trio.lowlevel.checkpoint()
+        piece = next(self._pieces)
+        if isinstance(piece, Exception):
+            raise piece
+        return piece

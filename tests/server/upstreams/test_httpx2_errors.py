@@ -1,8 +1,6 @@
 """What the httpx2 upstream makes of failures, proxies, probes and its options."""
 
 import gzip
-import socket
-import ssl
 import sys
 from contextlib import aclosing
 from functools import partial
@@ -10,86 +8,25 @@ from functools import partial
 import httpx2_helpers
 import pytest
 import trio
-import trustme
-from httpx2_helpers import Connection, answering, proxying, read_all, serving
+from httpx2_helpers import (
+    CHUNKED,
+    GET,
+    GZIPPED,
+    HELLO,
+    POST,
+    Connection,
+    answering,
+    error_of,
+    fetch,
+    make_upstream,
+    proxying,
+    read_all,
+    serving,
+    upstream_at,
+)
 
-from server.errors import ConfigError, UpstreamError, UpstreamErrorKind
-from server.upstreams.base import UpstreamRequest
+from server.errors import ConfigError, UpstreamErrorKind
 from server.upstreams.httpx2 import Httpx2Options, Httpx2Upstream
-
-GET = UpstreamRequest("GET", "/models", [])
-POST = UpstreamRequest("POST", "/chat/completions", [(b"content-type", b"application/json")], b'{"model":"m"}')
-HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-GZIPPED = CHUNKED[:-2] + b"Content-Encoding: gzip\r\n\r\n"
-
-
-@pytest.fixture(autouse=True)
-def _no_proxy_in_environment(monkeypatch):
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture(scope="module")
-def certificates():
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def ca_file(certificates, tmp_path_factory):
-    path = tmp_path_factory.mktemp("ca") / "ca.pem"
-    certificates.cert_pem.write_to_path(str(path))
-    return path
-
-
-@pytest.fixture
-def tls(certificates):
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    certificates.issue_cert("127.0.0.1").configure_cert(context)
-    return context
-
-
-@pytest.fixture
-def unused_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-def make_upstream(port, *, scheme="http", **options):
-    return Httpx2Upstream(Httpx2Options(f"{scheme}://127.0.0.1:{port}/v1", **options))
-
-
-def upstream_at(port, **options):
-    return aclosing(make_upstream(port, **options))
-
-
-async def fetch(upstream, request=POST):
-    async with aclosing(await upstream.open(request)) as response:
-        return await read_all(response)
-
-
-async def error_of(call):
-    with pytest.raises(UpstreamError) as caught:
-        await call()
-    assert "\n" not in caught.value.message
-    return caught.value
-
-
-class Pieces:
-    """A request body that arrives piece by piece; an exception among them is raised."""
-
-    def __init__(self, *pieces):
-        self._pieces = iter((*pieces, b""))
-
-    async def receive(self):
-        """See ``BodySource``."""
-        await trio.lowlevel.checkpoint()
-        piece = next(self._pieces)
-        if isinstance(piece, Exception):
-            raise piece
-        return piece
 
 
 class TestErrors:
