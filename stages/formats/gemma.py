@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Final
+
 import attrs
 
 from stages.formats.body import Body
+from stages.formats.bracketed import BracketedArguments
 from stages.formats.call_reader import CallReader
-from stages.formats.cursor import Cursor, Ended, Steps
-from stages.formats.literals import GEMMA, read_key, transcode
-from stages.formats.output import Call
+from stages.formats.cursor import Steps
+from stages.formats.literals import GEMMA, read_key
 
 __all__ = ["GemmaCall"]
+
+_ARGUMENTS: Final = BracketedArguments(GEMMA, "}", partial(read_key, dialect=GEMMA))
 
 
 @attrs.frozen(eq=False)
@@ -26,38 +31,4 @@ class GemmaCall(Body):
         name = yield from reader.read_name()
         reader.check_name(name)
         yield from cursor.expect("{")
-        if (yield from cursor.visible()) == "}":
-            cursor.at += 1
-            call = reader.open_call(name)
-            call.write("{}")
-            call.close()
-            return
-        key = yield from read_key(cursor, GEMMA)
-        call = reader.open_call(name)
-        call.write("{")
-        try:
-            yield from _read_members(cursor, call, key)
-        except Ended:
-            cursor.go_back()
-            call.write(cursor.take_rest())
-            raise
-        call.write("}")
-        call.close()
-
-
-def _read_members(cursor: Cursor, call: Call, key: str) -> Steps[None]:
-    """Read the values, from behind the first key to the closing bracket."""
-    while True:
-        call.write(f"{key}:")
-        yield from transcode(cursor, call.write, GEMMA)
-        cursor.mark()
-        if (yield from cursor.visible()) == ",":
-            cursor.at += 1
-            if (yield from cursor.visible()) != "}":
-                key = yield from read_key(cursor, GEMMA)
-                cursor.unmark()
-                call.write(",")
-                continue
-        yield from cursor.expect("}")
-        cursor.unmark()
-        return
+        yield from _ARGUMENTS.read(reader, name)

@@ -8,11 +8,11 @@ from typing import Final
 import attrs
 
 from stages.formats.body import Body
+from stages.formats.bracketed import BracketedArguments
 from stages.formats.call_reader import CallReader
-from stages.formats.cursor import Cursor, Ended, Impossible, Steps
+from stages.formats.cursor import Cursor, Impossible, Steps
 from stages.formats.escapes import quoted
-from stages.formats.literals import PYTHON, transcode
-from stages.formats.output import Call
+from stages.formats.literals import PYTHON
 
 __all__ = ["PythonCalls"]
 
@@ -68,44 +68,11 @@ class PythonCalls(Body):
         name = yield from reader.read_name()
         reader.check_name(name)
         yield from cursor.expect("(")
-        if (yield from cursor.visible()) == ")":
-            cursor.at += 1
-            call = reader.open_call(name)
-            call.write("{}")
-            call.close()
-            return
-        keyword = yield from _read_keyword(cursor)
-        call = reader.open_call(name)
-        call.write("{")
-        try:
-            yield from _read_arguments(cursor, call, keyword)
-        except Ended:
-            cursor.go_back()
-            call.write(cursor.take_rest())
-            raise
-        call.write("}")
-        call.close()
-
-
-def _read_arguments(cursor: Cursor, call: Call, keyword: str) -> Steps[None]:
-    """Read the values, from behind the first keyword to the closing bracket."""
-    while True:
-        call.write(f"{quoted(keyword)}:")
-        yield from transcode(cursor, call.write, PYTHON)
-        cursor.mark()
-        if (yield from cursor.visible()) == ",":
-            cursor.at += 1
-            if (yield from cursor.visible()) != ")":
-                keyword = yield from _read_keyword(cursor)
-                cursor.unmark()
-                call.write(",")
-                continue
-        yield from cursor.expect(")")
-        cursor.unmark()
-        return
+        yield from _ARGUMENTS.read(reader, name)
 
 
 def _read_keyword(cursor: Cursor) -> Steps[str]:
+    """A keyword and its sign, as a JSON key."""
     keyword = yield from cursor.run(_WORD)
     if not keyword.isidentifier():
         raise Impossible
@@ -113,4 +80,7 @@ def _read_keyword(cursor: Cursor) -> Steps[str]:
     yield from cursor.expect("=")
     if (yield from cursor.visible()) == "=":
         raise Impossible
-    return keyword
+    return quoted(keyword)
+
+
+_ARGUMENTS: Final = BracketedArguments(PYTHON, ")", _read_keyword)
