@@ -36,6 +36,8 @@ __all__ = ["is_own_address", "listen", "make_gateway", "run_gateway", "run_until
 
 _log = structlog.get_logger("callahead")
 
+_BACKLOG = 1024
+"""Connections that wait to be accepted."""
 _LAST_RECORDS = 5.0
 """Seconds that captured records get to be written once the last request has ended."""
 _LAST_FRAMES = 2.0
@@ -124,14 +126,14 @@ async def run_gateway(  # noqa: ASYNC128 - Hypercorn calls it
     stop: trio.Event,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve on a bound socket until ``stop`` is set, and then until every request has ended or the drain time is over.
+    """Serve on a socket until ``stop`` is set, and then until every request has ended or the drain time is over.
 
     While draining, ``/health`` says so and no connection is accepted. Streams that outlast the drain time end with an
     error frame. Process-wide services run in this nursery, not in Quart's: one that crashes ends the process (H13).
 
     Args:
         gateway: the app.
-        listener: a bound socket, which is used up.
+        listener: of ``listen``, which is used up.
         stop: set it to drain.
         task_status: started, with the URLs, once connections are accepted.
     """
@@ -173,7 +175,7 @@ def _hypercorn_config(server: ServerSettings, listener: socket.socket) -> Hyperc
     config.accesslog = None
     config.errorlog = hypercorn_logger()
     config.include_server_header = False
-    config.backlog = 1024
+    config.backlog = _BACKLOG
     return config
 
 
@@ -201,7 +203,7 @@ def is_own_address(url: str, host: str, port: int) -> bool:
 
 
 def listen(host: str, port: int, write_timeout: float) -> socket.socket:
-    """A bound TCP socket.
+    """A TCP socket that is listened on: who connects from now on waits until it is served.
 
     Args:
         host: a name or address; the first address that it resolves to is used, IPv4 before IPv6.
@@ -225,6 +227,7 @@ def listen(host: str, port: int, write_timeout: float) -> socket.socket:
         if write_timeout and hasattr(socket, "TCP_USER_TIMEOUT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(write_timeout * 1000))
         listener.bind(address)
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(f"server.port: cannot listen on {host}:{port}: {error.strerror or error}") from error

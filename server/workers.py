@@ -66,7 +66,6 @@ class Supervisor:
         folder = os.environ.setdefault(METRICS_FOLDER, tempfile.mkdtemp(prefix="callahead-metrics-"))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self._listener.listen(1024)
         try:
             while not self._signals:
                 while len(self._workers) < self._config.server.workers:

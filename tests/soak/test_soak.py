@@ -13,8 +13,9 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "15"))
 
 
 @pytest.mark.timeout(SECONDS + 120)
-def test_a_mixed_soak_is_clean():
+@pytest.mark.parametrize(("client", "share"), [("http", 1.0), ("httpx2", 0.5)])
+def test_a_mixed_soak_is_clean(client, share):
     """Every healthy stream is exactly right, every fault ends as it may, and nothing is left of any of them."""
-    command = [sys.executable, str(Path(__file__).with_name("run.py")), "--seconds", str(SECONDS)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), "--upstream-client", client]
+    run = subprocess.run([*command, "--seconds", str(SECONDS * share)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
