@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 
 import attrs
 import trio
@@ -19,17 +18,14 @@ from server.hop_headers import end_to_end
 from server.upstreams.base import UpstreamRequest
 from server.upstreams.codings import ContentDecoder, content_decoder, undone_headers
 from server.upstreams.connection import Connection
-from server.upstreams.origin import Origin
-from server.upstreams.pool import Place, Pool, PoolStatistics
+from server.upstreams.pool import Place
+from server.upstreams.pooled import PROBE, PooledUpstream
 from server.upstreams.request_head import encode_head
 from server.upstreams.response_parser import ResponseParser
 from server.upstreams.streams import ByteStream, connect_tcp
 from server.upstreams.tls import TlsStream, client_context
 
 __all__ = ["HttpResponse", "HttpUpstream", "HttpUpstreamOptions"]
-
-_PROBE_TIMEOUT: Final = 5.0
-_FIRST_SERVER_ERROR: Final = 500
 
 
 @attrs.frozen
@@ -51,7 +47,7 @@ class HttpUpstreamOptions:
     """The most that one read takes from the socket."""
 
 
-class HttpUpstream:
+class HttpUpstream(PooledUpstream[Connection]):
     """An ``Upstream``: one server behind a base URL.
 
     Redirects are not followed and no cookies kept. Where a kept connection turns out to be dead before a byte of the
@@ -62,11 +58,9 @@ class HttpUpstream:
     """
 
     def __init__(self, options: HttpUpstreamOptions) -> None:
+        super().__init__(options.url, options.max_connections, options.keep_alive_timeout)
         self._options = options
-        self._origin = Origin.parse(options.url)
         self._tls = client_context(options.ca_file) if self._origin.tls else None
-        self._pool: Pool[Connection] = Pool(options.max_connections, options.keep_alive_timeout)
-        self.name = self._origin.url
 
     async def open(self, request: UpstreamRequest) -> HttpResponse:
         """See ``Upstream.open``. Waits for a place first, for as long as it takes.
@@ -93,34 +87,13 @@ class HttpUpstream:
             undo.pop_all()
         return response
 
-    async def probe(self) -> str | None:
-        """See ``Upstream.probe``. Asks for ``/models`` on a connection of its own; any status below 500 will do."""
-        with trio.move_on_after(_PROBE_TIMEOUT):
-            return await self._probe()
-        return f"{self.name}/models did not answer within {_PROBE_TIMEOUT:g} s"
-
-    async def aclose(self) -> None:
-        """See ``Upstream.aclose``. Connections in use are closed with their responses."""
-        self._pool.close()
-        await trio.lowlevel.cancel_shielded_checkpoint()
-
-    def statistics(self) -> PoolStatistics:
-        """The connections and the requests that wait for one."""
-        return self._pool.statistics()
-
-    async def _probe(self) -> str | None:
-        head = encode_head(UpstreamRequest("GET", "/models", []), self._origin)
+    async def probe_status(self) -> int:
+        """See ``PooledUpstream``."""
+        head = encode_head(PROBE, self._origin)
         with ExitStack() as undo:
-            try:
-                connection = await self._connect()
-                undo.callback(connection.close)
-                parsed = await connection.exchange(head, b"")
-            except UpstreamError as error:
-                await trio.lowlevel.checkpoint()
-                return error.message
-        if parsed.status < _FIRST_SERVER_ERROR:
-            return None
-        return f"{self.name}/models answered with status {parsed.status}"
+            connection = await self._connect()
+            undo.callback(connection.close)
+            return (await connection.exchange(head, b"")).status
 
     async def _connect(self) -> Connection:
         """A new connection. Checkpoints; leaves nothing behind if cancelled."""

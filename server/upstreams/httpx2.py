@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from server.errors import ConfigError, UpstreamError, UpstreamErrorKind
 from server.upstreams.base import UpstreamRequest
-from server.upstreams.origin import Origin
-from server.upstreams.pool import Pool, PoolStatistics
+from server.upstreams.pooled import PROBE, PooledUpstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     from server.upstreams.httpx2_response import Httpx2Response
 
 __all__ = ["Httpx2Options", "Httpx2Upstream"]
-
-_PROBE_TIMEOUT: Final = 5.0
-_FIRST_SERVER_ERROR: Final = 500
 
 
 @attrs.frozen
@@ -52,7 +47,7 @@ class Httpx2Options:
     """Whether HTTP/2 is offered in the TLS handshake; without TLS it is never spoken."""
 
 
-class Httpx2Upstream:
+class Httpx2Upstream(PooledUpstream["Httpx2Connection"]):
     """An ``Upstream``: an OpenAI-compatible server, reached with httpx2.
 
     Redirects are not followed, cookies not kept. Where a kept connection turns out to be closed, a request whose
@@ -70,8 +65,7 @@ class Httpx2Upstream:
         from server.upstreams.httpx2_response import Httpx2Response  # noqa: PLC0415 - optional
         from server.upstreams.httpx2_transport import transport_factory  # noqa: PLC0415 - optional
 
-        self._origin = Origin.parse(options.url)
-        self._pool: Pool[Httpx2Connection] = Pool(options.max_connections, options.keep_alive_timeout)
+        super().__init__(options.url, options.max_connections, options.keep_alive_timeout)
         make_transport = transport_factory(self._origin, options.ca_file, options.proxy, http2=options.http2)
 
         def make_connection() -> Httpx2Connection:
@@ -79,7 +73,6 @@ class Httpx2Upstream:
 
         self._make_connection = make_connection
         self._make_response = Httpx2Response
-        self.name = self._origin.url
 
     async def open(self, request: UpstreamRequest) -> Httpx2Response:
         """See ``Upstream.open``. The response is waited for once the request has been sent to its end.
@@ -107,33 +100,12 @@ class Httpx2Upstream:
             undo.pop_all()
         return response
 
-    async def probe(self) -> str | None:
-        """See ``Upstream.probe``. Asks for ``/models`` on a new connection; any status below 500 will do."""
-        with trio.move_on_after(_PROBE_TIMEOUT):
-            return await self._probe()
-        return f"{self.name}/models did not answer within {_PROBE_TIMEOUT:g} s"
-
-    async def aclose(self) -> None:
-        """See ``Upstream.aclose``. Connections in use are closed with their responses."""
-        self._pool.close()
-        await trio.lowlevel.cancel_shielded_checkpoint()
-
-    def statistics(self) -> PoolStatistics:
-        """The connections and the requests that wait for one."""
-        return self._pool.statistics()
-
-    async def _probe(self) -> str | None:
+    async def probe_status(self) -> int:
+        """See ``PooledUpstream``."""
         connection = self._make_connection()
         with ExitStack() as undo:
             undo.callback(connection.close)
-            try:
-                answer = await connection.exchange(UpstreamRequest("GET", "/models", []), self._origin)
-            except UpstreamError as error:
-                await trio.lowlevel.checkpoint()
-                return error.message
-        if answer.status_code < _FIRST_SERVER_ERROR:
-            return None
-        return f"{self.name}/models answered with status {answer.status_code}"
+            return (await connection.exchange(PROBE, self._origin)).status_code
 
 
 def _require(module: str, wanted_by: str) -> None:

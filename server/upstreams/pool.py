@@ -23,7 +23,7 @@ class Poolable(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Poolable)
+ConnectionT = TypeVar("ConnectionT", bound=Poolable)
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class PoolStatistics:
     """Requests that wait for a place."""
 
 
-class Pool(Generic[C]):
+class Pool(Generic[ConnectionT]):
     """Hands out places, first come first served, and keeps connections, the last used first.
 
     A place is a request's right to one connection. A new connection is made only where none is idle, or in a dead
@@ -54,10 +54,10 @@ class Pool(Generic[C]):
         self._free = trio.Semaphore(max_connections, max_value=max_connections) if max_connections else None
         self._keep_alive_timeout = keep_alive_timeout
         self._in_use = 0
-        self._idle: deque[tuple[C, float]] = deque()
+        self._idle: deque[tuple[ConnectionT, float]] = deque()
         self._is_closed = False
 
-    async def acquire(self) -> Place[C]:
+    async def acquire(self) -> Place[ConnectionT]:
         """Wait for a place. Checkpoints; a wait that is cancelled takes none."""
         if self._free is not None:
             await self._free.acquire()
@@ -66,7 +66,7 @@ class Pool(Generic[C]):
         self._in_use += 1
         return Place(self)
 
-    def take_idle(self) -> C | None:
+    def take_idle(self) -> ConnectionT | None:
         """The connection that was used last of those that can still be used, for whoever has a place."""
         self._close_expired()
         while self._idle:
@@ -90,7 +90,7 @@ class Pool(Generic[C]):
             waiting=self._free.statistics().tasks_waiting if self._free is not None else 0,
         )
 
-    def _give_back(self, connection: C | None, *, keep: bool) -> None:
+    def _give_back(self, connection: ConnectionT | None, *, keep: bool) -> None:
         self._in_use -= 1
         if connection is not None:
             if keep and self._keep_alive_timeout and not self._is_closed:
@@ -107,14 +107,14 @@ class Pool(Generic[C]):
             self._idle.popleft()[0].close()
 
 
-class Place(Generic[C]):
+class Place(Generic[ConnectionT]):
     """A request's right to one connection, until ``release``."""
 
-    def __init__(self, pool: Pool[C]) -> None:
-        self._pool: Pool[C] | None = pool
-        self._connection: C | None = None
+    def __init__(self, pool: Pool[ConnectionT]) -> None:
+        self._pool: Pool[ConnectionT] | None = pool
+        self._connection: ConnectionT | None = None
 
-    def occupy(self, connection: C) -> None:
+    def occupy(self, connection: ConnectionT) -> None:
         """Put a connection on the place; the one before it is closed."""
         if self._connection is not None:
             self._connection.close()
