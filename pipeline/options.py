@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 import attrs
 import cattrs
 
+from pipeline.class_registry import nearest
 from pipeline.errors import PlanError
-from pipeline.registry import nearest
 from pipeline.stage import Stage
 
 __all__ = ["read_options"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import attrs
 
+from pipeline.class_registry import nearest
 from pipeline.errors import PlanError, RegistryError
 from pipeline.options import read_options
-from pipeline.registry import StageRegistry, nearest
+from pipeline.registry import StageRegistry
 from pipeline.stage import Flow, RequestContext, Stage
 
 __all__ = ["DEFAULT_STAGES", "Plan", "Step", "make_plan"]

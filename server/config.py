@@ -13,9 +13,10 @@ from typing import Any, Final
 import attrs
 from cattrs.errors import ClassValidationError
 
+from pipeline.class_registry import nearest
 from pipeline.errors import PlanError
 from pipeline.plan import Plan, make_plan
-from pipeline.registry import StageRegistry, nearest
+from pipeline.registry import StageRegistry
 from server.capture.plan import CapturePlan, plan_capture
 from server.capture.registry import SinkRegistry
 from server.capture.settings import CaptureSettings, sink_tables

@@ -17,7 +17,7 @@ import attrs
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
-from pipeline.registry import nearest
+from pipeline.class_registry import nearest
 
 __all__ = ["KeyPath", "Rule", "dotted", "problems", "shown", "structure"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from pipeline.registry import nearest
+from pipeline.class_registry import nearest
 from server.capture.settings import CaptureSettings
 from server.config_values import KeyPath, shown
 from server.settings import (

@@ -13,9 +13,10 @@ import trio
 import trio.testing
 
 from pipeline.assembly import open_pipeline
+from pipeline.class_registry import nearest
 from pipeline.decode import ItemDecoder
 from pipeline.items import Chunk, Item
-from pipeline.registry import StageRegistry, nearest
+from pipeline.registry import StageRegistry
 from pipeline.stage import EventStyle, RequestContext, Stage
 from server.command_config import config_of_command
 from server.errors import ConfigError

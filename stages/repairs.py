@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
+from pipeline.class_registry import nearest
 from pipeline.errors import PlanError
-from pipeline.registry import nearest
 from stages.repair_order import ALL_REPAIRS
 
 __all__ = ["ALL_REPAIRS", "RECOMMENDED", "STAGE_OF_REPAIR", "with_repairs"]

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 from cattrs.errors import ClassValidationError
 
+from pipeline.class_registry import nearest
 from pipeline.errors import RegistryError
-from pipeline.registry import nearest
 from server.capture.headers import checked_header_names
 from server.capture.redact import Redaction
 from server.capture.registry import SinkRegistry

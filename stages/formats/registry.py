@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeVar
 
+from pipeline.class_registry import nearest
 from pipeline.errors import RegistryError
-from pipeline.registry import nearest
 from stages.formats.declarations import FORMATS
 from stages.formats.format import CallFormat, Format, ReasoningFormat
 

@@ -6,8 +6,9 @@ from importlib.metadata import EntryPoint
 import attrs
 import pytest
 
+from pipeline.class_registry import nearest
 from pipeline.errors import RegistryError
-from pipeline.registry import ENTRY_POINT_GROUP, StageRegistry, nearest
+from pipeline.registry import ENTRY_POINT_GROUP, StageRegistry
 from pipeline.stage import Flow, Stage
 
 

@@ -82,11 +82,11 @@ class TestRegistry:
                 'there is no sink "fiel"; did you mean "file"?; installed: file, lost; a sink of your own is written module:attribute',
             ),
             ("lost", 'sink "lost" (my_sinks:Lost) cannot be imported: AttributeError: '),
-            ("nowhere:X", 'sink "nowhere:X" (nowhere:X) cannot be imported: ModuleNotFoundError: '),
+            ("nowhere:X", 'sink "nowhere:X": module nowhere cannot be imported: ModuleNotFoundError: '),
             ("my_sinks:plan", 'sink "my_sinks:plan" is <function plan at '),
             ("my_sinks:Plain", 'sink "my_sinks:Plain": its Options is '),
             ("my_sinks:Demanding", 'sink "my_sinks:Demanding": its option url has no default'),
-            (":", 'sink ":" (:) cannot be imported: '),
+            (":", 'sink ":": module  cannot be imported: '),
         ],
     )
     @pytest.mark.usefixtures("own_sinks")
