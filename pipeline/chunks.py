@@ -76,7 +76,7 @@ def encode_json(value: Any) -> bytes:
 
 def exact_payload(chunk: Chunk) -> Payload:
     """The payload to build an edit from: as ``chunk.payload``, but with integers of any length as they came."""
-    if chunk.raw is None or _LONG_INTEGER.search(chunk.raw) is None:
+    if chunk.shape is not None or chunk.raw is None or _LONG_INTEGER.search(chunk.raw) is None:
         return chunk.payload
     return exact_object(chunk.payload, SseDecoder().read(chunk.raw).data or b"")
 

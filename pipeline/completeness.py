@@ -41,6 +41,10 @@ class Completeness:
             elif key not in self._finished and len(self._open) < MAX_CHOICES:
                 self._open.add(key)
 
+    def is_open(self, key: int | str) -> bool:
+        """Whether a choice has begun and not finished."""
+        return key in self._open
+
     def cut(self) -> StreamCut | None:
         """What a clean end without ``[DONE]`` means now: a failure, or none if all is well."""
         if self._open:

@@ -13,7 +13,7 @@ another event name, comment, other data         ``Verbatim``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -22,6 +22,7 @@ import orjson
 from pipeline.chunks import error_of, parse_json
 from pipeline.errors import FrameTooLong, UpstreamReported
 from pipeline.items import Chunk, End, Item, StreamError, Verbatim
+from pipeline.shapes import Shapes
 from pipeline.sse import MAX_FRAME_BYTES, Frame, SseDecoder
 
 __all__ = ["BytesFilter", "ItemDecoder", "item_of", "reported_failure"]
@@ -55,6 +56,7 @@ class ItemDecoder:
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, bytes_filter: BytesFilter | None = None) -> None:
         self._frames = SseDecoder(max_frame_bytes)
         self._filter = bytes_filter
+        self._shapes = Shapes()
         self.ended = False
 
     def feed(self, data: bytes) -> list[Item]:
@@ -94,10 +96,13 @@ class ItemDecoder:
         items = self._items([frame.raw])
         return [] if isinstance(items[0], Verbatim) and frame.data is not None else items
 
-    def _items(self, raws: Iterable[bytes]) -> list[Item]:
+    def _items(self, raws: Sequence[bytes]) -> list[Item]:
         items: list[Item] = []
-        is_lf = not self._frames.has_cr
-        for raw in raws:
+        is_lf, shapes = not self._frames.has_cr, self._shapes
+        at, end = 0, len(raws)
+        while (at := shapes.take(raws, at, items)) < end:
+            raw = raws[at]
+            at += 1
             # Nearly every frame of nearly every server, without a Frame in between; what it gives is what item_of does.
             if raw.startswith(b"data: {") and raw.find(b"\n") == len(raw) - 2 and (is_lf or b"\r" not in raw):
                 try:
@@ -106,7 +111,7 @@ class ItemDecoder:
                     pass
                 else:
                     if "error" not in payload and payload.get("object") != "error":
-                        items.append(Chunk(payload, raw))
+                        items.append(shapes.learn(payload, raw))
                         continue
             item = item_of(self._frames.read(raw))
             items.append(item)

@@ -6,17 +6,20 @@ and shared by reference; a stage that changes one puts a new one in its place.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
+import orjson
 
 from pipeline.errors import StreamFailure
 from pipeline.sse import Frame, other_lines
 
-__all__ = ["Chunk", "End", "Evidence", "Item", "Payload", "SideEvent", "StreamError", "Verbatim"]
+__all__ = ["Chunk", "End", "Evidence", "Item", "Payload", "Shape", "SideEvent", "StreamError", "Verbatim"]
 
 Payload: TypeAlias = dict[str, Any]
 """A parsed JSON object. Treated as immutable: an edit copies the path down to what it changes."""
+
+_DATA: Final = len(b"data: ")
 
 
 @attrs.frozen(slots=True)
@@ -29,12 +32,34 @@ class Evidence:
     """False: it has begun; true: it is whole. The last word on a call counts."""
 
 
-@attrs.frozen(eq=False, slots=True)
+@attrs.frozen(eq=False)
+class Shape:
+    """What chunks have in common that differ in one text alone.
+
+    Each has one choice, with index 0 and no finish reason. Its delta has one text, not empty: a string, or the
+    arguments of one fragment of a tool call. Whatever else is in the chunk is a string, an integer, a truth value or
+    null; in the choice it is null, in its delta null or empty but for a role and a fragment's ``id`` and ``type``.
+    """
+
+    key: str
+    """Where the text is: ``content``, ``reasoning_content`` or ``reasoning`` of the delta, ``arguments`` of a call."""
+    payload: Payload
+    """The chunk that the shape was learned from; all but the text is that of the others, too."""
+    delta: Payload
+    """Its delta."""
+    fragment: Payload | None
+    """The fragment in its delta, where the text is a call's arguments; it has a usable index."""
+    prefix: bytes
+    """The frame up to its text, with the quotation mark."""
+    suffix: bytes
+    """The frame from the quotation mark behind its text on."""
+
+
+@attrs.define(eq=False)  # as immutable as the others; but freezing it would cost as much as all the rest of making one
 class Chunk:
     """One chat-completions chunk."""
 
-    payload: Payload
-    """The parsed JSON object. Keys may be missing, null, unknown or of any type."""
+    _payload: Payload | None
     raw: bytes | None
     """The very bytes of the upstream's frame, or none once a stage has changed the payload."""
 
@@ -42,6 +67,19 @@ class Chunk:
     """What a stage knows of the calls in it."""
     fields: bytes = b""
     """Of an edited chunk: the lines of its frame beside the data, an ``id`` or a comment, each ended by LF."""
+    shape: Shape | None = attrs.field(default=None, init=False)
+    """What it has in common with its neighbours; set by the decoder alone."""
+    text: str = attrs.field(default="", init=False)
+    """Where it has a shape: the text in which it differs from them."""
+
+    @property
+    def payload(self) -> Payload:
+        """The parsed JSON object. Keys may be missing, null, unknown or of any type."""
+        payload = self._payload
+        if payload is None:
+            assert self.raw is not None
+            payload = self._payload = orjson.loads(self.raw[_DATA:])
+        return payload
 
     def edited(self, payload: Payload) -> Chunk:
         """The chunk with another payload, to be encoded anew; the frame's other lines stay."""

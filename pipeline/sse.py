@@ -98,6 +98,8 @@ class SseDecoder:
 
     def split(self, data: bytes) -> list[bytes]:
         """The bytes of the frames that ``data`` completes, for ``read``; raises as ``feed``."""
+        if self._at_start and not self._buffer and data[:1] not in (b"", _BOM[:1]):
+            self._at_start = False
         if not (self.has_cr or self._at_start or b"\r" in data):
             return self._split_lf(data)
         self._buffer += data

@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from pipeline.chunks import encode_json
 from pipeline.errors import StreamFailure
 from server.asgi import EXCHANGE, GatewayConnection, RefusedWebsocket
+from server.burst_gate import new_burst_gate
 from server.capture.capture import Capture
 from server.capture.registry import SinkRegistry
 from server.completions import serve_completion
@@ -61,6 +62,7 @@ class Gateway(QuartTrio):
         self.draining = False
         self.streams: set[UpstreamSource] = set()
         self.completions = 0
+        self.burst_gate = new_burst_gate()
         self.event_policies = {
             "tool_call_dispatch": config.events.tool_call_dispatch,
             "reasoning_dispatch": config.events.reasoning_dispatch,

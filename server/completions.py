@@ -94,20 +94,19 @@ async def serve_completion(gateway: Gateway, exchange: Exchange, headers: Header
     response, first = await as_event_stream(response, deadlines)
     max_frame_bytes = config.pipeline.max_frame_bytes
     decoder = ItemDecoder(max_frame_bytes, splitter_for(plan, exchange, max_frame_bytes))
-    source = UpstreamSource(response, first, exchange, deadlines, decoder)
-    gateway.streams.add(source)
-
-    exchange.on_end(partial(gateway.streams.discard, source))
     stages = plan.stages_for(context)
+    demand = Demand(len(stages), gateway.burst_gate)
+    source = UpstreamSource(response, first, exchange, deadlines, decoder, demand)
+    gateway.streams.add(source)
+    exchange.on_end(partial(gateway.streams.discard, source))
     if folding:
-        completion = await fold(source, stages, AggregateOptions.of_request(request))
+        completion = await fold(source, stages, AggregateOptions.of_request(request), demand)
         exchange.stream_ended()
         whole = encode_json(completion)
         headers_sent = [*_json_headers(response.headers), (b"content-length", b"%d" % len(whole))]
         return response_with(DataBody(whole), 200, headers_sent, exchange)
-    source.demand = Demand(len(stages))
     pipeline = PipelineBody(
-        open_pipeline(source, stages, join=config.pipeline.join), source.demand, config.server.keepalive_interval
+        open_pipeline(source, stages, join=config.pipeline.join), demand, config.server.keepalive_interval
     )
     told = [(name.lower().encode(), value.encode()) for name, value in events.response_headers()]
     return response_with(pipeline, 200, [*_stream_headers(response.headers), *told], exchange)

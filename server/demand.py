@@ -17,17 +17,19 @@ class Demand:
     Args:
         stages: how many there are; a burst needs about as many turns of the scheduler to come out. One that has not
             come out by then was swallowed by a stage, or is held by one that waits.
+        gate: what the source goes through with a large burst (``server.burst_gate``).
     """
 
-    def __init__(self, stages: int) -> None:
-        self._turns = stages + 2
-        self._taken = self._seen = 0
+    def __init__(self, stages: int, gate: trio.Semaphore) -> None:
+        self.gate = gate
+        self._turns = stages + 2  # the source's own and the body's
+        self._is_out = True
         self._wants_more = True
         self._wanted: trio.Event | None = None
 
     def taken(self) -> None:
         """The body has taken a burst, and is busy with it."""
-        self._taken += 1
+        self._is_out = True
         self._wants_more = False
 
     def wants_more(self) -> None:
@@ -37,13 +39,21 @@ class Demand:
             self._wanted.set()
             self._wanted = None
 
+    def sent(self) -> None:
+        """The source sends a burst."""
+        self._is_out = False
+
+    async def wait_until_taken(self) -> None:  # noqa: ASYNC910 - see wait
+        """Give the burst that was sent last its turns to come out. Does not wait where it already has."""
+        turns = 0
+        while turns < self._turns and not self._is_out:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+        self._is_out = True
+
     async def wait(self) -> None:  # noqa: ASYNC910 - the reads around it are checkpoints
         """Wait until the burst that was sent last is with the client. Does not wait where it already is."""
-        for _ in range(self._turns):
-            if self._taken != self._seen:
-                break
-            await trio.lowlevel.checkpoint()
-        self._seen = self._taken
+        await self.wait_until_taken()
         if not self._wants_more:
             self._wanted = trio.Event()
             await self._wanted.wait()

@@ -12,7 +12,9 @@ from pipeline.assembly import Source, open_pipeline
 from pipeline.chunks import encode_json, error_of, exact_object, exact_payload, parse_json, reports_error
 from pipeline.decode import reported_failure
 from pipeline.items import Chunk, End, Payload, StreamError
+from pipeline.shapes import end_of_run
 from pipeline.stage import Flow, Stage
+from server.demand import Demand
 from server.errors import UpstreamError, UpstreamErrorKind
 from stages.aggregate import Aggregate, AggregateOptions
 from stages.empty_skip import EmptySkip
@@ -48,7 +50,9 @@ def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
     return encode_json({**exact_object(parse_json(body), body), **fields}) if fields else body
 
 
-async def fold(source: Source, stages: Sequence[tuple[str, Stage]], options: AggregateOptions) -> Payload:
+async def fold(
+    source: Source, stages: Sequence[tuple[str, Stage]], options: AggregateOptions, demand: Demand
+) -> Payload:
     """Run a stream through the stages that stand before the encoder, and fold what comes out.
 
     Checkpoints. Cancellation ends every task of the request.
@@ -57,6 +61,7 @@ async def fold(source: Source, stages: Sequence[tuple[str, Stage]], options: Agg
         source: where the items come from.
         stages: the request's stages, in running order.
         options: what the request says about its answer.
+        demand: told when a burst is taken, and when more is wanted.
 
     Raises:
         StreamFailure: the stream failed, broke off, ended too early or held nothing. Half an answer is never given.
@@ -64,10 +69,18 @@ async def fold(source: Source, stages: Sequence[tuple[str, Stage]], options: Agg
     aggregate = Aggregate(options)
     async with open_pipeline(source, _folded(stages)) as bursts:
         async for burst in bursts:
-            for item in burst:
+            demand.taken()
+            at = 0
+            while at < len(burst):
+                item = burst[at]
+                begin, at = at, end_of_run(burst, at)
                 if isinstance(item, End):
                     return _whole(aggregate)
-                _fold_item(item, aggregate)
+                if isinstance(item, Chunk) and item.shape is not None:
+                    aggregate.feed_run(item.shape, burst[begin:at])
+                else:
+                    _fold_item(item, aggregate)
+            demand.wants_more()
         await trio.lowlevel.checkpoint_if_cancelled()  # a source being cancelled is no end of the stream
     cut = aggregate.cut()
     if cut is not None and aggregate.chunks:

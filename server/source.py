@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import attrs
 import structlog
 import trio
 
 from pipeline.decode import ItemDecoder
 from pipeline.errors import StageFailed, StreamFailure
 from pipeline.items import Chunk, Item, StreamError
+from server.burst_gate import LARGE_BURST_BYTES
 from server.deadlines import Deadlines, read_within
 from server.demand import Demand
 from server.errors import ShuttingDown
@@ -20,37 +22,28 @@ __all__ = ["UpstreamSource"]
 _log = structlog.get_logger("callahead")
 
 
+@attrs.define(eq=False)
 class UpstreamSource:
     """Callable as ``pipeline.assembly.Source``: one read of the upstream is one burst.
 
     It closes the response when the stream has ended, before whoever reads the pipeline has taken the last burst. Any
     failure becomes a ``StreamError`` behind what had arrived.
-
-    Args:
-        response: an event stream.
-        first: what was already read of it.
-        exchange: told of chunks.
-        deadlines: the limits on waiting.
-        decoder: a fresh one.
     """
 
-    def __init__(
-        self,
-        response: UpstreamResponse,
-        first: bytes,
-        exchange: Exchange,
-        deadlines: Deadlines,
-        decoder: ItemDecoder,
-    ) -> None:
-        self._response = response
-        self._first = first
-        self._exchange = exchange
-        self._deadlines = deadlines
-        self._decoder = decoder
-        self.demand: Demand | None = None
-        """Set it to have the source wait for the client."""
-        self._has_news = False
-        self._scope = trio.CancelScope()
+    _response: UpstreamResponse
+    """An event stream."""
+    _first: bytes
+    """What was already read of it."""
+    _exchange: Exchange
+    """Told of chunks."""
+    _deadlines: Deadlines
+    """The limits on waiting."""
+    _decoder: ItemDecoder
+    """A fresh one."""
+    _demand: Demand
+    """What it waits for between two bursts."""
+    _has_news: bool = attrs.field(default=False, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def stop(self) -> None:
         """End the stream with an error frame: the gateway is shutting down."""
@@ -77,25 +70,21 @@ class UpstreamSource:
             await send.send(last)
 
     async def _read_all(self, send: trio.MemorySendChannel[list[Item]]) -> None:  # noqa: ASYNC910 - each read is one
-        feed, response, deadlines = self._decoder.feed, self._response, self._deadlines
+        response, deadlines = self._response, self._deadlines
         data = self._first or await read_within(response, deadlines)
         while begins_with_nothing(data) and (more := await read_within(response, deadlines)):
             data += more
         if begins_as_json(data):
             data = await stream_of_whole(response, deadlines, data, "text/event-stream")
-        demand, has_sent = self.demand, False
+        demand = self._demand
         while data:
-            if has_sent and demand is not None:
-                await demand.wait()
-            items = feed(data)
-            if items:
-                has_sent = True
-                self._note(items)
-                try:
-                    send.send_nowait(items)
-                except trio.WouldBlock:
-                    await send.send(items)
-                items = []  # what waits for the next read holds nothing
+            await demand.wait()
+            if len(data) < LARGE_BURST_BYTES:
+                await self._pass_on(data, send)
+            else:
+                async with demand.gate:
+                    await self._pass_on(data, send)
+                    await demand.wait_until_taken()
             if self._decoder.ended:
                 return  # noqa: ASYNC910 - see above
             if self._has_news:  # silence begins when there is nothing more to send, however slow the client was
@@ -103,8 +92,18 @@ class UpstreamSource:
                 deadlines.last_frame = trio.current_time()
             data = await read_within(response, deadlines)
 
+    async def _pass_on(self, data: bytes, send: trio.MemorySendChannel[list[Item]]) -> None:  # noqa: ASYNC910 - see above
+        items = self._decoder.feed(data)
+        if items:
+            self._note(items)
+            self._demand.sent()
+            try:
+                send.send_nowait(items)
+            except trio.WouldBlock:
+                await send.send(items)
+
     def _note(self, items: list[Item]) -> None:
-        chunks = sum(type(item) is Chunk for item in items)
+        chunks = list(map(type, items)).count(Chunk)
         self._has_news = True
         if chunks:
             self._deadlines.waits_for_first_chunk = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -10,7 +10,7 @@ import attrs
 from pipeline.chunks import choice_key
 from pipeline.completeness import Completeness
 from pipeline.errors import StreamCut
-from pipeline.items import Payload
+from pipeline.items import Chunk, Payload, Shape
 from stages.aggregate_choice import ChoiceAggregate
 from stages.merge_values import merge_last
 
@@ -45,6 +45,8 @@ class Aggregate:
     def __init__(self, options: AggregateOptions | None = None) -> None:
         self._options = options or AggregateOptions()
         self._envelope: Payload = {}
+        self._shape: Shape | None = None
+        """That of the chunk before, if it has one."""
         self._choices: dict[int | str, ChoiceAggregate] = {}
         self.chunks = 0
         """How many chunks were folded."""
@@ -52,6 +54,7 @@ class Aggregate:
     def feed(self, payload: Payload) -> None:  # noqa: C901 - the hot path: a call costs what the work does
         """Fold one chunk."""
         self.chunks += 1
+        self._shape = None
         envelope, choices = self._envelope, self._choices
         for key, value in payload.items():
             if type(value) is str:
@@ -70,6 +73,16 @@ class Aggregate:
                 envelope[key] = merge_last(envelope.get(key), value)
             elif value or not (value is None or key in _IDENTITY):
                 envelope[key] = value
+
+    def feed_run(self, shape: Shape, run: Sequence[Chunk]) -> None:
+        """Fold neighbouring chunks of one shape: behind the first of them only their texts are new."""
+        if shape is not self._shape:
+            self.feed(run[0].payload)
+            self._shape = shape
+            run = run[1:]
+        if run:
+            self.chunks += len(run)
+            self._choices[0].add_text(shape, "".join([chunk.text for chunk in run]))
 
     def drop_call(self, choice_index: int, call_index: int) -> None:
         """Leave a call out of the response: what was taken for one may be none (5.6)."""

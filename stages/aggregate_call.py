@@ -7,7 +7,7 @@ from typing import Any, Final
 from pipeline.chunks import encode_json
 from pipeline.items import Payload
 from stages.merge_values import merge_piece, settled
-from stages.tool_call_merge import ToolCall, merge
+from stages.tool_call_merge import ToolCall, bare_text, merge
 
 __all__ = ["CallAggregate"]
 
@@ -26,12 +26,20 @@ class CallAggregate:
 
     def feed(self, fragment: Payload) -> None:
         """Add a fragment."""
+        text = bare_text(fragment)
+        if text is not None:
+            self._call.add_arguments(text)
+            return
         merge(self._call, fragment)
         for key, value in fragment.items():
             if key not in _MERGED:
                 self._others[key] = merge_piece(self._others.get(key), value, key)
             elif key in _MERGED_WITHIN and isinstance(value, dict):
                 self._add_within(key, value)
+
+    def add_arguments(self, text: str) -> None:
+        """Add argument text alone."""
+        self._call.add_arguments(text)
 
     def _add_within(self, kind: str, parts: Payload) -> None:
         others, merged = self._others_within[kind], _MERGED_WITHIN[kind]

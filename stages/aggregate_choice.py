@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline.chunks import usable_index
-from pipeline.items import Payload
+from pipeline.items import Payload, Shape
 from stages.aggregate_call import CallAggregate
 from stages.aggregate_content import ContentAggregate
 from stages.json_syntax import is_json
@@ -54,6 +54,16 @@ class ChoiceAggregate:
                 self._logprobs = merge_piece(self._logprobs, value, key)
             elif key != "message":  # Writer and Perplexity say everything again in one
                 self._beside[key] = merge_beside(self._beside.get(key), value)
+
+    def add_text(self, shape: Shape, text: str) -> None:
+        """Fold what chunks of a shape say of the choice, whose delta was fed before: a text, joined."""
+        if shape.fragment is not None:
+            self._last_call = self._call_of(shape.fragment)
+            self._last_call.add_arguments(text)
+        elif shape.key == "content":
+            self._content.add(text)
+        else:
+            self._add_piece(shape.key, text)
 
     def _add_piece(self, key: str, value: Any) -> None:
         if key == "role":

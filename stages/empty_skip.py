@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from pipeline.items import Chunk, Item, Payload
+from pipeline.items import Chunk, Item, Payload, Shape
 from pipeline.stage import Stage
 
 __all__ = ["EmptySkip"]
@@ -32,6 +32,11 @@ class EmptySkip(Stage):
     precedes: ClassVar[Mapping[str, str]] = {
         "reasoning_dispatch": "an empty chunk must not end a block of reasoning",
     }
+
+    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:  # noqa: ARG002 - whatever the shape
+        """Take them all: none is empty."""
+        out += run
+        return len(run)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item unless it is an empty chunk."""

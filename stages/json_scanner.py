@@ -52,6 +52,13 @@ class JsonScanner:
         self._in_string = False
         self._escaped = False
 
+    def copy(self) -> JsonScanner:
+        """Another scanner in the same state."""
+        other = JsonScanner()
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
     @property
     def is_open(self) -> bool:
         """Whether a root object or array has begun and is not closed."""

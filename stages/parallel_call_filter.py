@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from pipeline.chunks import choices_of, delta_of, exact_payload, replace_choices, replace_delta
-from pipeline.items import Chunk, Item
+from pipeline.items import Chunk, Item, Shape
 from pipeline.stage import RequestContext, Stage
 
 __all__ = ["ParallelCallFilter"]
@@ -35,6 +35,13 @@ class ParallelCallFilter(Stage):
     def is_idle(cls, options: Any, context: RequestContext) -> bool:  # noqa: ARG003 - it has no options
         """Whether parallel calls are allowed, as they are unless the request forbids them."""
         return context.request.get("parallel_tool_calls") is not False
+
+    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+        """Take chunks without a call, or of the one that is kept."""
+        if shape.fragment is not None and not _is_kept(shape.fragment):
+            return 0
+        out += run
+        return len(run)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk."""

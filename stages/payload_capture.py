@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import trio
 
@@ -12,6 +12,7 @@ from pipeline.decode import reported_failure
 from pipeline.driver import MAX_BURST_ITEMS
 from pipeline.errors import StreamFailure
 from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
+from pipeline.shapes import end_of_run
 from pipeline.stage import RequestContext, Stage
 from stages.aggregate import Aggregate, AggregateOptions
 
@@ -75,13 +76,14 @@ class PayloadCapture(Stage):
                 except trio.WouldBlock:
                     await send.send(burst)
                 self._see(burst)
+                burst = []  # a stage that waits holds nothing
         except trio.EndOfChannel:
             await trio.lowlevel.checkpoint_if_cancelled()  # a source being cancelled is no end of the stream
             self.close()
         finally:
             self._settle(None, "response_stream_dropped")
 
-    def _see(self, items: Iterable[Item] | None) -> None:
+    def _see(self, items: Sequence[Item] | None) -> None:
         """Fold items; none is the end of the source. A bug here is the record's, not the client's."""
         if self._is_settled:
             return
@@ -93,9 +95,14 @@ class PayloadCapture(Stage):
         except Exception as error:  # noqa: BLE001 - the reason says what it was
             self._settle(None, f"aggregation_failed:{type(error).__name__}: {error}")
 
-    def _fold(self, items: Iterable[Item]) -> None:
-        for item in items:
-            if type(item) is Chunk:
+    def _fold(self, burst: Sequence[Item]) -> None:
+        at = 0
+        while at < len(burst):
+            item = burst[at]
+            begin, at = at, end_of_run(burst, at)
+            if type(item) is Chunk and item.shape is not None:
+                self._aggregate.feed_run(item.shape, cast("Sequence[Chunk]", burst[begin:at]))
+            elif type(item) is Chunk:
                 if reports_error(item.payload):
                     self._settle_failure(reported_failure(error_of(item.payload), item.raw or b""))
                     return

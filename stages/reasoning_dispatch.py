@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from pipeline.chunks import MAX_CHOICES, reports_error, usable_index
-from pipeline.items import Chunk, End, Item, Payload, SideEvent, StreamError
+from pipeline.items import Chunk, End, Item, Payload, Shape, SideEvent, StreamError
 from pipeline.stage import RequestContext, Stage
 
 __all__ = ["ReasoningDispatch", "ReasoningDispatchOptions"]
 
 _EVENT: Final = "reasoning_dispatch"
+_KEYS: Final = ("reasoning_content", "reasoning")
 
 
 @attrs.frozen
@@ -60,6 +61,16 @@ class ReasoningDispatch(Stage):
     def is_idle(cls, options: Any, context: RequestContext) -> bool:  # noqa: ARG003 - no option matters
         """Whether nobody asked for the event."""
         return _EVENT not in context.events
+
+    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+        """Take reasoning, which has no finish reason; and anything else where it ends no block."""
+        if shape.key in _KEYS:
+            if not self._is_over:
+                self._add(0, "".join([chunk.text for chunk in run]))
+        elif 0 in self._blocks:
+            return 0
+        out += run
+        return len(run)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the events that a chunk brings about, then the item itself."""
@@ -127,7 +138,7 @@ class ReasoningDispatch(Stage):
 def _reasoning_of(delta: Any) -> str:
     """The reasoning text of a delta, empty where it has none."""
     if isinstance(delta, dict):
-        for name in ("reasoning_content", "reasoning"):
+        for name in _KEYS:
             text = delta.get(name)
             if text and isinstance(text, str):
                 return text

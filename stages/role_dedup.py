@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from pipeline.chunks import MAX_CHOICES, choice_key, exact_payload, replace_choices, replace_delta
-from pipeline.items import Chunk, Item
+from pipeline.items import Chunk, Item, Shape
 from pipeline.stage import RequestContext, Stage
 
 __all__ = ["RoleDedup"]
@@ -31,6 +31,13 @@ class RoleDedup(Stage):
     def __init__(self, options: Any, context: RequestContext) -> None:
         super().__init__(options, context)
         self._seen: set[int | str] = set()
+
+    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+        """Take chunks without a role."""
+        if shape.delta.get("role") is not None:
+            return 0
+        out += run
+        return len(run)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk."""

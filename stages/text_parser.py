@@ -17,7 +17,7 @@ from pipeline.chunks import (
     reports_error,
     usable_index,
 )
-from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
+from pipeline.items import Chunk, End, Evidence, Item, Payload, Shape, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.formats.call_ids import CallIds
 from stages.formats.format import REASONING_KEYS, Format
@@ -116,6 +116,16 @@ class TextParser(Stage):
     def request_defaults(cls, options: Any) -> Mapping[str, Any]:
         """The fields that a request to the upstream needs where the client has not set them."""
         return {"skip_special_tokens": False} if cls.format_of(options).hides_tokens else {}
+
+    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+        """Take text that all goes out as it is."""
+        state = self._choices.get(0)
+        reader = state.readers.get(shape.key) if state is not None and not state.is_over else None
+        if reader is None or self._is_over or not reader.passes("".join([chunk.text for chunk in run])):
+            return 0
+        self._last = shape.payload
+        out += run
+        return len(run)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk; what is held goes in front of the end."""

@@ -15,7 +15,7 @@ from pipeline.observer import Observer
 from stages.json_scanner import JsonScanner, Verdict
 from stages.json_syntax import is_json
 from stages.refusals import Refusal
-from stages.tool_call_merge import ToolCall, argument_text, bare_text, merge
+from stages.tool_call_merge import ToolCall, argument_text, bare_text, merge, utf8_length
 
 __all__ = ["CallBudget", "ChoiceCalls"]
 
@@ -105,6 +105,31 @@ class ChoiceCalls:
             return self._feed_call(index, opened, fragment)
         opened.call.add_arguments(text)
         return self._judge(index, opened, text)
+
+    def feed_run(self, fragment: Payload, texts: list[str]) -> int:
+        """Add neighbouring fragments to their call, up to the first that may complete or settle it.
+
+        Args:
+            fragment: one of them, with a usable index; they differ in their arguments alone.
+            texts: the arguments of each.
+
+        Returns:
+            How many were added.
+        """
+        opened = self._open.get(fragment["index"])
+        if opened is None or not _repeats(fragment, opened.call):
+            return 0
+        scanner, text = opened.scanner.copy(), "".join(texts)
+        if scanner.feed(text) is not Verdict.INCOMPLETE:  # else it was incomplete after each of them
+            scanner = opened.scanner.copy()
+            del texts[next(at for at, each in enumerate(texts) if scanner.feed(each) is not Verdict.INCOMPLETE) :]
+            scanner, text = opened.scanner.copy(), "".join(texts)
+            scanner.feed(text)
+        if opened.call.text_bytes + utf8_length(text) > self._budget.max_argument_bytes:
+            return 0
+        opened.scanner = scanner
+        opened.call.add_arguments(text)
+        return len(texts)
 
     def finish(self, reason: str) -> list[Payload]:
         """The terminal pass: settle every open call, in ascending index; gives the payloads of those that are whole.
@@ -228,6 +253,11 @@ class ChoiceCalls:
 
     def _warn(self, index: int, message: str) -> None:
         self._observer.warned(self._budget.stage, f"choice {self.index}, call {index} {message}")
+
+
+def _repeats(fragment: Payload, call: ToolCall) -> bool:
+    """Whether a fragment says nothing of its call's identity but what is known."""
+    return fragment.get("id") in (None, "", call.id) and fragment.get("type") in (None, "", call.type)
 
 
 def _repair_of_conflict(field: str, opened: _OpenCall, fragment: Payload) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from pipeline.chunks import MAX_CHOICES, finish_reason_of, reports_error, usable_index
-from pipeline.items import Chunk, End, Item, Payload, SideEvent, StreamError
+from pipeline.items import Chunk, End, Item, Payload, Shape, SideEvent, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.refusals import Refusal
 from stages.tool_call_assembly import CallBudget, ChoiceCalls
@@ -60,6 +60,15 @@ class ToolCallDispatch(Stage):
     def is_idle(cls, options: Any, context: RequestContext) -> bool:  # noqa: ARG003 - no option matters
         """Whether nobody asked for the event."""
         return _EVENT not in context.events
+
+    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+        """Take chunks without a call, and fragments of an open one up to the first that may settle it."""
+        taken = len(run)
+        if shape.fragment is not None and not self._is_over:
+            calls = self._choices.get(0)
+            taken = calls.feed_run(shape.fragment, [chunk.text for chunk in run]) if calls else 0
+        out += run[:taken]
+        return taken
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the events that a chunk brings about, then the item itself."""

@@ -12,7 +12,7 @@ import attrs
 
 from pipeline.items import Payload
 
-__all__ = ["ToolCall", "argument_text", "bare_text", "merge"]
+__all__ = ["ToolCall", "argument_text", "bare_text", "merge", "utf8_length"]
 
 
 @attrs.define(eq=False)
@@ -50,14 +50,14 @@ class ToolCall:
             self._arguments = io.StringIO()
             self.has_function = True
         self._arguments.write(text)
-        self.text_bytes += _utf8_length(text)
+        self.text_bytes += utf8_length(text)
 
     def add_input(self, text: str) -> None:
         """Append free-form input."""
         if self._input is None:
             self._input = io.StringIO()
         self._input.write(text)
-        self.text_bytes += _utf8_length(text)
+        self.text_bytes += utf8_length(text)
 
 
 def merge(call: ToolCall, fragment: Payload) -> str | None:
@@ -121,5 +121,6 @@ def _first(known: str, given: Any) -> tuple[str, bool]:
     return known, given != known
 
 
-def _utf8_length(text: str) -> int:
+def utf8_length(text: str) -> int:
+    """The length of a text in bytes; of lone surrogates too."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

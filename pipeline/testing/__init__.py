@@ -11,7 +11,7 @@ Nothing here needs a test runner, a server or a network; what is async needs onl
         await check_conformance(lambda: make_stage(Shout), [text_chunk("hello"), text_chunk("you", finish="stop")])
 """
 
-from pipeline.testing.builders import call_chunk, chunk, frames_of, items_of, text_chunk
+from pipeline.testing.builders import call_chunk, chunk, frames_of, items_of, text_chunk, with_shapes
 from pipeline.testing.conformance import check_conformance
 from pipeline.testing.cuts import cut_everywhere, random_cuts
 from pipeline.testing.odd_payloads import odd_payloads
@@ -38,4 +38,5 @@ __all__ = [
     "run_stage_in_channels",
     "run_stages",
     "text_chunk",
+    "with_shapes",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pipeline.chunks import encode_json, parse_json
@@ -9,7 +10,7 @@ from pipeline.decode import ItemDecoder
 from pipeline.items import Chunk, Item, Payload
 from pipeline.sse import Frame, SseDecoder, sse_frame
 
-__all__ = ["call_chunk", "chunk", "frames_of", "items_of", "text_chunk"]
+__all__ = ["call_chunk", "chunk", "frames_of", "items_of", "text_chunk", "with_shapes"]
 
 _ENVELOPE: Final = {
     "id": "chatcmpl-1",
@@ -107,3 +108,21 @@ def items_of(data: bytes) -> list[Item]:
     """
     decoder = ItemDecoder(len(data))
     return [*decoder.feed(data), *decoder.close()]
+
+
+def with_shapes(items: Sequence[Item]) -> list[Item]:
+    """The items as one decoder gives them: chunks that differ from a neighbour in one text have its shape.
+
+    Example::
+
+        assert with_shapes([text_chunk("a"), text_chunk("b")])[1].text == "b"
+    """
+    decoder = ItemDecoder()
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Chunk) and item.raw is not None:
+            read = decoder.feed(item.raw)
+            found += read if len(read) == 1 and isinstance(read[0], Chunk) else [item]
+        else:
+            found.append(item)
+    return found

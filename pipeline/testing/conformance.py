@@ -11,6 +11,7 @@ from pipeline.testing.content import (
     check_frames_stay_in_place,
     check_items_are_not_changed,
     check_odd_payloads,
+    check_runs_do_not_matter,
 )
 from pipeline.testing.lifetime import (
     check_backpressure,
@@ -57,5 +58,6 @@ async def check_conformance(make_stage: Callable[[], Stage], items: Sequence[Any
     await check_silence_after_the_end(make_stage, items)
     await check_backpressure(make_stage, items)
     if takes_items:
+        await check_runs_do_not_matter(make_stage, items)
         await check_failure_is_passed_on(make_stage, items)
         await check_frames_stay_in_place(make_stage, items, may_hold=may_hold)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
+import attrs
+
 from pipeline.chunks import encode_json
 from pipeline.items import Chunk
 from pipeline.stage import Stage
-from pipeline.testing.builders import chunk
+from pipeline.testing.builders import chunk, with_shapes
 from pipeline.testing.cuts import random_cuts
 from pipeline.testing.fingerprint import fingerprint, fingerprints, marked, marks_of, shown
 from pipeline.testing.harness import MakeStage, broken, run_bare, run_step_by_step, run_to_end
@@ -19,9 +21,12 @@ __all__ = [
     "check_frames_stay_in_place",
     "check_items_are_not_changed",
     "check_odd_payloads",
+    "check_runs_do_not_matter",
 ]
 
 _RANDOM_CUTS: Final = 20
+_REPEATED: Final = 3
+"""How often each item comes: a shape is learned from the first and known of the others."""
 
 
 async def check_odd_payloads(make_stage: MakeStage) -> None:
@@ -54,6 +59,20 @@ async def check_bursts_do_not_matter(make_stage: MakeStage, items: list[Any]) ->
                 sizes = [len(burst) for burst in bursts]
                 problem = f"for bursts of {sizes} it gives {shown(this)} where one burst gives {shown(that)}"
                 raise broken(stage, f"must give the same however items are cut into bursts, but {problem}")
+
+
+async def check_runs_do_not_matter(make_stage: MakeStage, items: list[Any]) -> None:
+    """``feed_run`` gives what ``feed`` would give, chunk by chunk. Checkpoints."""
+    shaped = with_shapes([item for item in items for _ in range(_REPEATED)])
+    plain = [attrs.evolve(item, payload=item.payload) if isinstance(item, Chunk) else item for item in shaped]
+    wanted = fingerprints(await run_to_end(make_stage(), [plain]))
+    for bursts in ([shaped], *random_cuts(shaped, seed=len(items), n=_RANDOM_CUTS)):
+        stage = make_stage()
+        given = fingerprints(await run_to_end(stage, bursts))
+        for this, that in itertools.zip_longest(given, wanted):
+            if this != that:
+                problem = f"in a run it gives {shown(this)} where chunk by chunk it gives {shown(that)}"
+                raise broken(stage, f"must give the same for a run of chunks of one shape, but {problem}")
 
 
 async def check_frames_stay_in_place(make_stage: MakeStage, items: list[Any], *, may_hold: bool) -> None:

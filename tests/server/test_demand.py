@@ -6,6 +6,7 @@ import trio
 from harness import DONE, ScriptedUpstream, chunk, gateway_and_upstream
 from trio.testing import wait_all_tasks_blocked
 
+from server.burst_gate import new_burst_gate
 from server.demand import Demand
 
 
@@ -26,7 +27,7 @@ async def waits(demand: Demand) -> bool:
 
 async def test_it_waits_while_the_body_is_busy():
     """After a burst was taken the source waits until more is wanted."""
-    demand = Demand(3)
+    demand = Demand(3, new_burst_gate())
     demand.taken()
     assert await waits(demand)
     demand.wants_more()
@@ -35,12 +36,14 @@ async def test_it_waits_while_the_body_is_busy():
 
 async def test_a_burst_that_no_stage_lets_through_is_not_waited_for():
     """A stage may swallow a whole burst; the source then goes on after a few turns."""
-    assert not await waits(Demand(3))
+    demand = Demand(3, new_burst_gate())
+    demand.sent()
+    assert not await waits(demand)
 
 
 async def test_it_is_woken_by_the_body():
     """A source that waits goes on as soon as the body has written what it had."""
-    demand = Demand(3)
+    demand = Demand(3, new_burst_gate())
     demand.taken()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(demand.wait)

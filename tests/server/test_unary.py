@@ -10,6 +10,8 @@ from harness import DONE, ScriptedUpstream, call, chunk, data, gateway_and_upstr
 
 from pipeline import Chunk, Stage
 from pipeline.testing import RecordingObserver, items_of, make_stage
+from server.burst_gate import new_burst_gate
+from server.demand import Demand
 from server.fold import fold
 from stages.aggregate import AggregateOptions
 from stages.parallel_call_filter import ParallelCallFilter
@@ -91,7 +93,7 @@ async def test_what_is_recorded_is_what_is_answered():
     async def source(send):
         await send.send(items_of(b"".join(script)))
 
-    answered = await fold(source, stages, AggregateOptions.of_request(request))
+    answered = await fold(source, stages, AggregateOptions.of_request(request), Demand(len(stages), new_burst_gate()))
     assert answered["choices"][0]["message"]["tool_calls"][0]["id"] == "c1"
     assert observer.records == [("payload_captured", answered, None)]
 

@@ -1,0 +1,52 @@
+"""Large bursts go through their stages a few at a time, and nobody waits for another request's client or stage."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from harness import DONE, ScriptedUpstream, chunk, gateway_and_upstream
+from trio.testing import wait_all_tasks_blocked
+
+from server.burst_gate import LARGE_BURST_BYTES, new_burst_gate
+from server.demand import Demand
+
+LARGE = [chunk({"content": "x" * 2000}) * 40, chunk({}, finish="stop"), DONE]
+
+
+async def test_a_place_is_given_back_when_the_burst_is_swallowed():
+    """A burst that never comes out holds its place for a few turns of the scheduler only."""
+    gate = new_burst_gate()
+    places = gate.value
+    demand = Demand(3, gate)
+    async with gate:
+        demand.sent()
+        await demand.wait_until_taken()
+    assert gate.value == places
+
+
+async def test_cancellation_gives_the_place_back():
+    """A request that ends in the middle of a burst leaves its place to others."""
+    gate = new_burst_gate()
+    places = gate.value
+    with trio.CancelScope() as scope:
+        async with gate:
+            scope.cancel()
+            await Demand(3, gate).wait_until_taken()
+            await trio.lowlevel.checkpoint()
+    assert gate.value == places
+
+
+@pytest.mark.parametrize("readers", [8])
+async def test_clients_that_do_not_read_hold_up_nobody(readers):
+    """More clients than there are places stop reading in the middle of large bursts; another one gets all of its own."""
+    assert len(LARGE[0]) > LARGE_BURST_BYTES
+    async with gateway_and_upstream(ScriptedUpstream(LARGE)) as (gateway, _):
+        stopped = [await gateway.connect(receive_buffer=4096) for _ in range(readers)]
+        for stream in stopped:
+            await gateway.completion(stream=stream)
+        await wait_all_tasks_blocked(0.05)
+        with trio.fail_after(10):
+            response = await gateway.completion()
+            assert await response.read_all() == b"".join(LARGE)
+        for stream in stopped:
+            await stream.aclose()
