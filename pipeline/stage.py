@@ -111,7 +111,7 @@ class Stage:
 
     def feed_burst(self, burst: list[Any], out: list[Any]) -> None:
         """Feed a burst until the stage is finished; what comes of it is appended to ``out``."""
-        at = 0
+        at, declined = 0, None
         while at < len(burst):
             item = burst[at]
             begin, at = at, end_of_run(burst, at)
@@ -119,8 +119,9 @@ class Stage:
             if shape is not None:
                 taken = self.feed_run(shape, burst[begin:at], out)
                 begin += taken
-                if taken:  # what follows the next one may be a run again
+                if taken or shape is not declined:  # what follows the next one may be a run; but it is not asked thrice
                     at = min(at, begin + 1)
+                declined = None if taken else shape
             for each in burst[begin:at]:
                 out += self.feed(each)
                 if self.finished:

@@ -43,7 +43,7 @@ class HttpUpstreamOptions:
     """Seconds that an idle connection may be used again; 0 = a connection serves one request."""
     ca_file: str | Path | None = None
     """PEM certificates to trust instead of the system's."""
-    read_bytes: int = 65536
+    read_bytes: int = 96 * 1024
     """The most that one read takes from the socket."""
 
 

@@ -29,10 +29,8 @@ class Markers:
         if line_starts:
             options.append(f"(?m:^)[{re.escape(line_starts)}]")
         self._any = re.compile("|".join(options) or "(?!)")
-        self.concern: Callable[[str], object] = re.compile(
-            f"[{re.escape(self.firsts)}]" if self.firsts else "(?!)"
-        ).search
-        """Whether a marker may begin anywhere in a text; quick to say no, which is ``None``."""
+        self.concern: Callable[[str], object] = _search_of(self.firsts)
+        """Whether a marker may begin anywhere in a text; quick to say no, which is a false value."""
         self._tail = re.compile(rf"{tail}{_beginnings(texts)}\Z")
         self._longest = max(map(len, texts), default=0) + 2
 
@@ -52,6 +50,18 @@ class Markers:
             return True
         ahead = text[start : start + self._longest]
         return None if any(marker.startswith(ahead) for marker in self.texts) else False
+
+
+def _search_of(characters: str) -> Callable[[str], object]:
+    """What finds any of the characters in a text; a pattern reads it ten times slower than ``in``."""
+    if not characters:
+        return lambda _: False
+    if len(characters) == 1:
+        return lambda text: characters in text
+    if len(characters) == 2:  # noqa: PLR2004 - two are still quicker than a pattern
+        first, second = characters
+        return lambda text: first in text or second in text
+    return re.compile(f"[{re.escape(characters)}]").search
 
 
 @functools.lru_cache(maxsize=512)
