@@ -12,10 +12,10 @@ from pipeline.items import StreamError
 from pipeline.sse import sse_frame
 from pipeline.stage import Flow, Stage
 
-__all__ = ["MAX_BURST_ITEMS", "last_words", "move_bursts", "outcome", "run_stage"]
+__all__ = ["ENOUGH_ITEMS", "last_words", "move_bursts", "next_burst", "outcome", "run_stage"]
 
-MAX_BURST_ITEMS = 512
-"""Bursts that wait are taken together up to this many items, which bounds the time between two checkpoints."""
+ENOUGH_ITEMS = 64
+"""Bursts that wait are taken together up to about this many items: more would save nothing any more."""
 
 
 async def run_stage(
@@ -65,11 +65,7 @@ async def move_bursts(
     burst: list[Any] | None = []
     while burst is not None and not stage.finished:
         try:
-            try:
-                burst = receive.receive_nowait()
-            except trio.WouldBlock:
-                burst = await receive.receive()
-            burst = _take_more(burst, receive)
+            burst = await next_burst(receive)
         except trio.EndOfChannel:
             # A source that is being cancelled closes its channel too: that is no end of the stream.
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -99,9 +95,14 @@ def outcome(stage: Stage, burst: list[Any] | None) -> tuple[list[Any], Exception
     return out, None
 
 
-def _take_more(burst: list[Any], receive: trio.MemoryReceiveChannel[list[Any]]) -> list[Any]:
-    """The burst and whatever else can be had without waiting."""
-    while len(burst) < MAX_BURST_ITEMS:
+async def next_burst(receive: trio.MemoryReceiveChannel[list[Any]]) -> list[Any]:
+    """The next burst, and if it is a small one, what else can be had without waiting. Checkpoints.
+
+    Raises:
+        trio.EndOfChannel: there is none.
+    """
+    burst = await receive.receive()
+    while len(burst) < ENOUGH_ITEMS:
         try:
             burst = burst + receive.receive_nowait()
         except (trio.WouldBlock, trio.EndOfChannel):

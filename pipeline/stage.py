@@ -111,21 +111,25 @@ class Stage:
 
     def feed_burst(self, burst: list[Any], out: list[Any]) -> None:
         """Feed a burst until the stage is finished; what comes of it is appended to ``out``."""
-        at, declined = 0, None
-        while at < len(burst):
+        at, end, declined = 0, len(burst), None
+        while at < end:
             item = burst[at]
-            begin, at = at, end_of_run(burst, at)
             shape = item.shape if type(item) is Chunk else None
-            if shape is not None:
-                taken = self.feed_run(shape, burst[begin:at], out)
-                begin += taken
+            if shape is None:
+                after = at + 1
+            else:
+                after = end_of_run(burst, at)
+                run = burst if after - at == end else burst[at:after]
+                taken = self.feed_run(shape, run, out)
+                at += taken
                 if taken or shape is not declined:  # what follows the next one may be a run; but it is not asked thrice
-                    at = min(at, begin + 1)
+                    after = min(after, at + 1)
                 declined = None if taken else shape
-            for each in burst[begin:at]:
-                out += self.feed(each)
+            while at < after:
+                out += self.feed(burst[at])
                 if self.finished:
                     return
+                at += 1
 
     def close(self) -> Iterable[Any]:
         """The source has ended: give what is left. Called at most once; not after a cancellation."""

@@ -18,11 +18,13 @@ _MERGED_WITHIN: Final = {"custom": ("input", "name"), "function": ("arguments", 
 class CallAggregate:
     """What fragments add up to: the dispatcher's merge policy, its conflicts ignored, and the keys it does not know."""
 
+    __slots__ = ("_call", "_foreign_arguments", "_others", "_others_within")
+
     def __init__(self) -> None:
         self._call = ToolCall()
         self._foreign_arguments: Any = None
         self._others: dict[str, Any] = {}
-        self._others_within: dict[str, dict[str, Any]] = {"custom": {}, "function": {}}
+        self._others_within: dict[str, dict[str, Any]] = {}
 
     def feed(self, fragment: Payload) -> None:
         """Add a fragment."""
@@ -42,9 +44,10 @@ class CallAggregate:
         self._call.add_arguments(text)
 
     def _add_within(self, kind: str, parts: Payload) -> None:
-        others, merged = self._others_within[kind], _MERGED_WITHIN[kind]
+        merged = _MERGED_WITHIN[kind]
         for key, value in parts.items():
             if key not in merged:
+                others = self._others_within.setdefault(kind, {})
                 others[key] = merge_piece(others.get(key), value, key)
             elif key == "arguments" and not isinstance(value, str):
                 self._foreign_arguments = merge_piece(self._foreign_arguments, value, key)
@@ -69,7 +72,8 @@ class CallAggregate:
 
     def function(self) -> Payload:
         """The call's ``function`` object; in old streams the message's ``function_call``."""
-        return {"name": self._call.name, "arguments": self.arguments, **_settled(self._others_within["function"])}
+        others = _settled(self._others_within.get("function", {}))
+        return {"name": self._call.name, "arguments": self.arguments, **others}
 
     def response(self) -> Payload:
         """The element of the message's ``tool_calls``."""
@@ -79,7 +83,7 @@ class CallAggregate:
         if kind == "function":
             response["function"] = self.function()
         if call.custom_name:
-            custom = _settled(self._others_within["custom"])
+            custom = _settled(self._others_within.get("custom", {}))
             response["custom"] = {"name": call.custom_name, "input": call.input or "", **custom}
         return {**response, **_settled(self._others)}
 

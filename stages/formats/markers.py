@@ -59,7 +59,7 @@ def _search_of(characters: str) -> Callable[[str], object]:
     if len(characters) == 1:
         return lambda text: characters in text
     if len(characters) == 2:  # noqa: PLR2004 - two are still quicker than a pattern
-        first, second = characters
+        first, second = characters[0], characters[1]
         return lambda text: first in text or second in text
     return re.compile(f"[{re.escape(characters)}]").search
 

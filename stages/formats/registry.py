@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeVar
@@ -20,6 +21,7 @@ sequence of them, one of each kind."""
 FormatT = TypeVar("FormatT", bound=Format)
 
 
+@functools.cache  # asked for each request
 def find_call_format(name: str) -> CallFormat:
     """The format of tool calls of that name; case, hyphens and low lines do not count.
 
@@ -29,6 +31,7 @@ def find_call_format(name: str) -> CallFormat:
     return _find(name, CallFormat, "tool-call")
 
 
+@functools.cache
 def find_reasoning_format(name: str) -> ReasoningFormat:
     """The format of thoughts of that name; case, hyphens and low lines do not count.
 

@@ -35,6 +35,7 @@ SCENES: dict[str, dict[str, Any]] = {
     "10 MB of arguments": {"model": "arguments:2500000:64:0", "streams": 1, "concurrent": 1},
     "100 kB of arguments": {"model": "arguments:25000:64:0", "streams": 40, "concurrent": 1},
     "1,000 open, paced": {"model": "text:50:1:5", "streams": 1000, "concurrent": 1000},
+    "5,000 open, idle": {"model": "text:1:1:0.2", "streams": 5000, "concurrent": 5000},
 }
 
 

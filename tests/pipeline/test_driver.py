@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from pipeline.driver import MAX_BURST_ITEMS, run_stage
+from pipeline.driver import ENOUGH_ITEMS, run_stage
 from pipeline.errors import StageFailed, StreamCut
 from pipeline.items import StreamError
 from pipeline.stage import Flow, Stage
@@ -121,13 +121,13 @@ class TestBursts:
 
     async def test_not_without_limit(self):
         """A burst grows only while it is below the limit, so that other tasks have their turn."""
-        *bursts, _ = await Bench(make_stage(Echo)).run_all(*([n] for n in range(3 * MAX_BURST_ITEMS)))
-        assert [len(burst) for burst in bursts] == [MAX_BURST_ITEMS] * 3
-        assert list(chain(*bursts)) == list(range(3 * MAX_BURST_ITEMS))
+        *bursts, _ = await Bench(make_stage(Echo)).run_all(*([n] for n in range(3 * ENOUGH_ITEMS)))
+        assert [len(burst) for burst in bursts] == [ENOUGH_ITEMS] * 3
+        assert list(chain(*bursts)) == list(range(3 * ENOUGH_ITEMS))
 
     async def test_a_longer_burst_is_not_cut(self):
         """A burst that is longer by itself is fed as it came."""
-        burst: list[object] = list(range(2 * MAX_BURST_ITEMS))
+        burst: list[object] = list(range(2 * ENOUGH_ITEMS))
         assert await Bench(make_stage(Echo)).run_all(burst) == [burst, [f"{len(burst)} fed"]]
 
     async def test_waits_for_the_source(self, nursery):
