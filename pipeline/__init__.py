@@ -1,7 +1,7 @@
 """What flows through Callahead, and how stages are joined. Knows nothing of HTTP servers."""
 
 from pipeline.errors import CallaheadError, PlanError, RegistryError, StreamFailure
-from pipeline.items import Chunk, End, Item, SideEvent, StreamError, Verbatim
+from pipeline.items import Chunk, End, Item, Shape, SideEvent, StreamError, Verbatim
 from pipeline.observer import Observer
 from pipeline.plan import DEFAULT_STAGES, Plan, make_plan
 from pipeline.registry import StageRegistry
@@ -23,6 +23,7 @@ __all__ = [
     "PlanError",
     "RegistryError",
     "RequestContext",
+    "Shape",
     "SideEvent",
     "SseDecoder",
     "Stage",
