@@ -1,7 +1,4 @@
-"""The one place that knows the sharp edges between Hypercorn and Quart-Trio (traps, H1, H10, H15).
-
-Replace this module and ``server.run`` to stand on another server.
-"""
+"""One request between Hypercorn and Quart-Trio, without their sharp edges (traps, H1, H10, H15)."""
 
 from __future__ import annotations
 
@@ -9,10 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import h11
-import structlog
 import trio
-from hypercorn.events import Event, Updated
-from hypercorn.trio.tcp_server import TCPServer
 from quart_trio.asgi import TrioASGIHTTPConnection
 
 from pipeline.chunks import encode_json
@@ -26,10 +20,7 @@ if TYPE_CHECKING:
 
     from server.app import Gateway
 
-__all__ = ["EXCHANGE", "ClientConnection", "GatewayConnection", "RefusedWebsocket"]
-
-
-_log = structlog.get_logger("callahead")
+__all__ = ["EXCHANGE", "GatewayConnection", "RefusedWebsocket"]
 
 EXCHANGE: Final = "callahead.exchange"
 """The key of the request's ``Exchange`` in its ASGI scope."""
@@ -113,51 +104,6 @@ class RefusedWebsocket:
         with contextlib.suppress(h11.LocalProtocolError):  # the client has broken the protocol, and hears nothing
             await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
             await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
-
-
-class ClientConnection(TCPServer):
-    """Hypercorn's connection, without two defects.
-
-    Its idle timer outlived a client that had left: the connection's task waited for it, and kept the socket's
-    descriptor as long, so that a client that closes a kept connection cost one for ``keep_alive_timeout``.
-
-    And an error that nobody foresaw, in one connection, left the nursery of all connections and ended the server.
-    """
-
-    async def run(self) -> None:  # noqa: ASYNC910 - where it fails, its connection is at its end
-        """Serve the connection; whatever goes wrong in it ends it alone. Checkpoints."""
-        try:
-            await super().run()
-        except BaseExceptionGroup as group:
-            cancelled, errors = group.split(trio.Cancelled)
-            if errors is not None:
-                _note_failure(errors)
-            if cancelled is not None:
-                raise cancelled from None
-        except Exception as error:  # noqa: BLE001 - one connection's bug is one connection's end
-            _note_failure(error)
-
-    async def protocol_send(self, event: Event) -> None:
-        """Send, or note that the connection is idle; but no timer is started once the client has left."""
-        if self._client_has_left and isinstance(event, Updated):
-            await trio.lowlevel.checkpoint()
-            return
-        await super().protocol_send(event)
-
-    async def _read_data(self) -> None:
-        await super()._read_data()
-        self._client_has_left = True
-        await self.idle_task.stop()
-
-    _client_has_left = False
-
-
-def _note_failure(error: BaseException) -> None:
-    """Hypercorn raises where a peer breaks HTTP/2 or the WebSocket opening: news, but no fault of ours."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    _log.warning("connection failed", error=f"{type(error).__name__}: {error}")
-    _log.debug("connection failed", exc_info=error)
 
 
 def _target(scope: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import multiprocessing
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -16,18 +16,20 @@ import trio
 from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import run as hypercorn_run
 from hypercorn.trio import serve as hypercorn_serve
+from hypercorn.trio.tcp_server import TCPServer
 
 from pipeline.registry import StageRegistry
 from server.app import Gateway
-from server.asgi import ClientConnection
+from server.client_connection import ClientConnection
 from server.errors import ConfigError
 from server.logs import configure_logs, hypercorn_logger
 from server.upstreams.choose import make_upstream
 from server.welcome import welcome
 from server.workers import Supervisor
+from server.write_limit import WriteLimit
 
 if TYPE_CHECKING:
-    from hypercorn.typing import Framework
+    from hypercorn.typing import AppWrapper, Framework
 
     from server.config import Config
     from server.settings import ServerSettings
@@ -55,7 +57,7 @@ def serve(config: Config) -> None:
         raise ConfigError(f"upstream.url: leads to {host}:{port}, where Callahead itself listens; change server.port")
     configure_logs(config.log.level, config.log.format)
     gateway = make_gateway(config)  # also where workers make their own: what is wrong is said once, here
-    listener = listen(host, port, config.server.write_timeout)
+    listener = listen(host, port)
     host, port = listener.getsockname()[:2]
     sys.stdout.write(welcome(config, gateway.upstream.name, host, port))
     sys.stdout.flush()
@@ -137,7 +139,8 @@ async def run_gateway(  # noqa: ASYNC128 - Hypercorn calls it
         stop: set it to drain.
         task_status: started, with the URLs, once connections are accepted.
     """
-    hypercorn_run.TCPServer = ClientConnection  # type: ignore[attr-defined]  # Hypercorn has no setting for it
+    hypercorn_run.TCPServer = _connection  # type: ignore[assignment,attr-defined]  # Hypercorn has no setting for it
+    config = _hypercorn_config(gateway.settings.server, listener)
     drain_timeout = gateway.settings.server.drain_timeout
     async with trio.open_nursery() as nursery:
 
@@ -150,11 +153,12 @@ async def run_gateway(  # noqa: ASYNC128 - Hypercorn calls it
             await trio.sleep(drain_timeout)
             gateway.stop_streams()
 
+        nursery.start_soon(config.write_limit.run)
         await nursery.start(gateway.capture.run)
         try:
             await hypercorn_serve(
                 cast("Framework", gateway),
-                _hypercorn_config(gateway.settings.server, listener),
+                config,
                 shutdown_trigger=stopped,
                 task_status=task_status,
             )
@@ -164,8 +168,22 @@ async def run_gateway(  # noqa: ASYNC128 - Hypercorn calls it
         nursery.cancel_scope.cancel()
 
 
-def _hypercorn_config(server: ServerSettings, listener: socket.socket) -> HypercornConfig:
-    config = HypercornConfig()
+class _Config(HypercornConfig):
+    """Hypercorn's, with what it knows nothing of."""
+
+    write_limit: WriteLimit
+
+
+def _connection(app: AppWrapper, config: HypercornConfig, *more: Any) -> TCPServer:
+    """A gateway's connection; Hypercorn's own where it serves something else in this process."""
+    if isinstance(config, _Config):
+        return ClientConnection(config.write_limit, app, config, *more)
+    return TCPServer(app, config, *more)
+
+
+def _hypercorn_config(server: ServerSettings, listener: socket.socket) -> _Config:
+    config = _Config()
+    config.write_limit = WriteLimit(server.write_timeout)
     # Hypercorn makes a socket object of its own from the number, so this one must let go of it.
     config.bind = [f"fd://{listener.detach()}"]
     config.graceful_timeout = server.drain_timeout + _LAST_FRAMES
@@ -202,15 +220,12 @@ def is_own_address(url: str, host: str, port: int) -> bool:
     return parts.hostname in names and (parts.port or {"https": 443}.get(parts.scheme, 80)) == port
 
 
-def listen(host: str, port: int, write_timeout: float) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A TCP socket that is listened on: who connects from now on waits until it is served.
 
     Args:
         host: a name or address; the first address that it resolves to is used, IPv4 before IPv6.
         port: 0 = any free one.
-        write_timeout: seconds for which a client may take nothing of what was sent to it. Hypercorn's writes cannot
-            be cancelled (H2), so the kernel breaks them: accepted sockets inherit ``TCP_USER_TIMEOUT``. 0 = never;
-            Linux only.
 
     Raises:
         ConfigError: the address cannot be resolved or bound.
@@ -224,8 +239,6 @@ def listen(host: str, port: int, write_timeout: float) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if write_timeout and hasattr(socket, "TCP_USER_TIMEOUT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(write_timeout * 1000))
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:

@@ -350,7 +350,7 @@ async def running_gateway(
     if stages is not None:
         config = attrs.evolve(config, pipeline=attrs.evolve(config.pipeline, stages=tuple(stages)))
     gateway = Gateway(config, config.plans(StageRegistry()), upstream or make_upstream(config))
-    listener = listen("127.0.0.1", 0, config.server.write_timeout)
+    listener = listen("127.0.0.1", 0)
     running = RunningGateway(listener.getsockname()[1], gateway, trio.Event())
     async with trio.open_nursery() as nursery:
         await nursery.start(_run, running, listener)

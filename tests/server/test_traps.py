@@ -11,7 +11,7 @@ import pytest
 import trio
 from harness import DONE, TEXT_STREAM, ScriptedUpstream, chunk, gateway_and_upstream, read_head
 
-from server.asgi import ClientConnection
+from server.client_connection import ClientConnection
 from server.logs import BodyBroken, hypercorn_logger
 
 
@@ -47,7 +47,7 @@ async def test_h1_a_connection_is_kept_alive_and_then_idles_out():
 
 
 async def test_h2_a_stopped_reader_is_cut_off_after_the_write_timeout():
-    """H2: Hypercorn's writes cannot be cancelled; the kernel breaks them at `write_timeout`, and the upstream is freed."""
+    """H2: Hypercorn's writes have no limit; the connection is broken at `write_timeout`, and the upstream is freed."""
     flood = chunk({"content": "x" * 1000}) * 50
     async with gateway_and_upstream(ScriptedUpstream([flood] * 100_000), server={"write_timeout": 0.5}) as (
         gateway,
