@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from pipeline.chunks import encode_json
 from pipeline.errors import StreamFailure
-from server.asgi import EXCHANGE, GatewayConnection, RefusedWebsocket
+from server.asgi import EXCHANGE, GatewayConnection
 from server.burst_gate import new_burst_gate
 from server.capture.capture import Capture
 from server.capture.registry import SinkRegistry
@@ -49,7 +49,6 @@ class Gateway(QuartTrio):
     """
 
     asgi_http_class = GatewayConnection
-    asgi_websocket_class = RefusedWebsocket  # type: ignore[assignment]  # it is no connection that can be used
 
     def __init__(self, config: Config, plans: ModelPlans, upstream: Upstream, metrics: Metrics | None = None) -> None:
         super().__init__("callahead", static_folder=None)

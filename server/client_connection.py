@@ -7,8 +7,12 @@ from typing import Any
 import structlog
 import trio
 from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import parse_socket_addr
 
+from server.http1 import OnlyHttp1
 from server.write_limit import Outgoing, WriteLimit
 
 __all__ = ["ClientConnection"]
@@ -40,7 +44,7 @@ class ClientConnection(TCPServer):
     async def run(self) -> None:  # noqa: ASYNC910 - where it fails, its connection is at its end
         """Serve the connection. Checkpoints."""
         try:
-            await super().run()
+            await self._serve()
         except BaseExceptionGroup as group:
             cancelled, errors = group.split(trio.Cancelled)
             if errors is not None:
@@ -50,7 +54,32 @@ class ClientConnection(TCPServer):
         except Exception as error:  # noqa: BLE001 - one connection's bug is one connection's end
             _note_failure(error)
         finally:
-            self._outgoing.close()  # Hypercorn does not where it is cancelled
+            self._outgoing.close()
+
+    async def _serve(self) -> None:
+        """As Hypercorn does, but without TLS and in one protocol."""
+        sock = self.stream.socket
+        try:
+            client = parse_socket_addr(sock.family, sock.getpeername())
+            server = parse_socket_addr(sock.family, sock.getsockname())
+            async with TaskGroup() as tasks:
+                self._task_group = tasks
+                state = ConnectionState(self.state)
+                self.protocol = OnlyHttp1(  # type: ignore[assignment]  # where Hypercorn has one that chooses one
+                    self.app,
+                    self.config,
+                    self.context,
+                    tasks,
+                    state,
+                    ssl=False,
+                    client=client,
+                    server=server,
+                    send=self.protocol_send,
+                )
+                await self.idle_task.restart(tasks, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            await trio.lowlevel.checkpoint()  # it was gone before it was looked at
 
     async def protocol_send(self, event: Event) -> None:
         """Send, or note that the connection is idle; but no timer is started once the client has left."""
@@ -71,8 +100,4 @@ class ClientConnection(TCPServer):
 
 
 def _note_failure(error: BaseException) -> None:
-    """Hypercorn raises where a peer breaks HTTP/2 or the WebSocket opening: news, but no fault of ours."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    _log.warning("connection failed", error=f"{type(error).__name__}: {error}")
-    _log.debug("connection failed", exc_info=error)
+    _log.error("connection failed", exc_info=error)
