@@ -85,7 +85,7 @@ class Case:
     """How many calls may be refused."""
     checks_body: bool = True
     is_anonymous: bool = False
-    """It may have a log line with an id that the gateway made, and one that its connection failed."""
+    """It may have a log line with an id that the gateway made."""
 
 
 class Draft:

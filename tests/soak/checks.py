@@ -20,8 +20,7 @@ __all__ = ["Figures", "Log", "Punctuality", "figures_of", "metrics_of"]
 
 _BEAT: Final = 0.05
 _REMEMBERED: Final = 2000
-# The second is a peer that broke HTTP/2 or the opening of a WebSocket, on which Hypercorn raises.
-_EXPECTED: Final = frozenset({"draining", "connection failed"})
+_EXPECTED: Final = frozenset({"draining"})
 
 
 @attrs.frozen

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 KEEP_ALIVE_TIMEOUT: Final = 2
-WRITE_TIMEOUT: Final = 4
+WRITE_TIMEOUT: Final = 2
 BODY_TIMEOUT: Final = 1.5
 MAX_BODY_BYTES: Final = 1024 * 1024
 DRAIN_TIMEOUT: Final = 10

@@ -9,7 +9,7 @@ import attrs
 from cases import Case, Draft
 from clients import Pipelines, Reads
 from conversations import Conversation
-from gateway import IDLE_TIMEOUT, MAX_BODY_BYTES, MAX_FRAME_BYTES, WRITE_TIMEOUT
+from gateway import IDLE_TIMEOUT, MAX_BODY_BYTES, MAX_FRAME_BYTES
 from scripts import UNASKED, Act, Script, Step, body_steps, head, response, stream
 from verdicts import Expectation, Passed
 
@@ -44,8 +44,8 @@ _BEHIND_THE_LAST: Final[Sequence[tuple[Any, bool, bool]]] = (
     (b"0\r\n\r\nHTTP/1.1 2", False, False),
 )
 """What follows ``[DONE]``, whether it is part of the body, and whether the body ends."""
-_LONGEST_READ: Final = WRITE_TIMEOUT - 1
-"""Seconds. Linux adds up the rests of a reader with a small buffer where it applies ``TCP_USER_TIMEOUT``."""
+_SLOWEST: Final = 16_000
+"""Bytes a second. A system with a small buffer takes some 6 KB at a time: well within ``WRITE_TIMEOUT``."""
 
 
 def _case(draft: Draft, talk: Conversation, script: Script | None = None, client: Reads | None = None) -> Case:
@@ -133,8 +133,8 @@ def slow_reader(draft: Draft) -> Case:
     rng = draft.rng
     talk = draft.talk("text", rng.randint(20, 150), width=100)
     max_bytes = rng.randint(500, 4000)
-    reads = sum(map(len, talk.raws)) / min(max_bytes, 2000)  # what its buffer holds
-    client = Reads(max_bytes=max_bytes, pause=min(0.05, rng.random() * _LONGEST_READ / reads), receive_buffer=4096)
+    pause = rng.random() * min(max_bytes, 2000) / _SLOWEST  # its buffer holds no more
+    client = Reads(max_bytes=max_bytes, pause=pause, receive_buffer=4096)
     body = b"".join(b"%x\r\n%b\r\n" % (len(raw), raw) for raw in talk.raws)
     return _case(draft, talk, Script([Act.READ_BODY, _STREAM_HEAD + body + b"0\r\n\r\n"]), client)
 

@@ -232,7 +232,7 @@ class Nothing:
 
     def misfit(self, seen: Seen) -> str | None:
         """See ``Expectation``."""
-        is_closed = seen.end in ("whole", "eof", "left", "not HTTP")  # the last is HTTP/2, for who speaks that
+        is_closed = seen.end in ("whole", "eof", "left")
         is_fitting = is_closed and (seen.status is None or seen.status in self.statuses)
         return None if is_fitting else f"not closed: {seen}"
 
