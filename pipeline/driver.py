@@ -12,10 +12,7 @@ from pipeline.items import StreamError
 from pipeline.sse import sse_frame
 from pipeline.stage import Flow, Stage
 
-__all__ = ["ENOUGH_ITEMS", "last_words", "move_bursts", "next_burst", "outcome", "run_stage"]
-
-ENOUGH_ITEMS = 64
-"""Bursts that wait are taken together up to about this many items: more would save nothing any more."""
+__all__ = ["last_words", "move_bursts", "outcome", "run_stage"]
 
 
 async def run_stage(
@@ -33,7 +30,10 @@ async def run_stage(
     with receive, send:
         await trio.lowlevel.checkpoint()
         try:
-            await stage.run(receive, send)
+            if type(stage).run is Stage.run:
+                await move_bursts(stage, receive, send)  # as it does, with one frame less to go through at each turn
+            else:
+                await stage.run(receive, send)
         except Exception as error:  # noqa: BLE001 - anybody's code may end its own request only
             if isinstance(error, trio.BrokenResourceError) and not send.statistics().open_receive_channels:
                 return  # downstream is done
@@ -65,7 +65,7 @@ async def move_bursts(
     burst: list[Any] | None = []
     while burst is not None and not stage.finished:
         try:
-            burst = await next_burst(receive)
+            burst = await receive.receive()
         except trio.EndOfChannel:
             # A source that is being cancelled closes its channel too: that is no end of the stream.
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -93,21 +93,6 @@ def outcome(stage: Stage, burst: list[Any] | None) -> tuple[list[Any], Exception
     except Exception as error:  # noqa: BLE001 - raised again by the caller
         return out, error
     return out, None
-
-
-async def next_burst(receive: trio.MemoryReceiveChannel[list[Any]]) -> list[Any]:
-    """The next burst, and if it is a small one, what else can be had without waiting. Checkpoints.
-
-    Raises:
-        trio.EndOfChannel: there is none.
-    """
-    burst = await receive.receive()
-    while len(burst) < ENOUGH_ITEMS:
-        try:
-            burst = burst + receive.receive_nowait()
-        except (trio.WouldBlock, trio.EndOfChannel):
-            break
-    return burst
 
 
 def last_words(failure: StreamFailure, gives: Flow) -> Any:

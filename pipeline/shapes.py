@@ -20,7 +20,7 @@ __all__ = ["Shapes", "end_of_run"]
 _REMEMBERED: Final = 4
 """Shapes of one stream that are known at a time: calls in parallel take turns."""
 _FREE_LESSONS: Final = 8
-"""Frames that are looked at closely without a shape having been of use; each use of one pays for another part."""
+"""Frames that are looked at closely before shapes must have been of use; else none is known any more."""
 _USES_A_LESSON: Final = 8
 _DATA: Final = len(b"data: ")
 _TEXT_KEYS: Final = ("content", "reasoning_content", "reasoning")
@@ -67,6 +67,7 @@ class Shapes:
         """
         chunk = Chunk(payload, raw)
         if self._lessons > _FREE_LESSONS + self._uses // _USES_A_LESSON:
+            self._known.clear()
             return chunk
         found = _text_in(payload)
         if found is None:

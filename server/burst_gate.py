@@ -16,7 +16,7 @@ import trio
 
 __all__ = ["LARGE_BURST_BYTES", "new_burst_gate"]
 
-LARGE_BURST_BYTES: Final = 16 * 1024
+LARGE_BURST_BYTES: Final = 8 * 1024
 """What is read at once of a stream that is behind. Less goes through without asking: waiting would cost more."""
 _PLACES: Final = 2
 

@@ -70,17 +70,17 @@ class PipelineBody(ResponseBody):
         assert bursts is not None
         self._demand.wants_more()
         try:
-            try:
-                burst = bursts.receive_nowait()
-            except trio.WouldBlock:
-                with trio.move_on_after(self._keepalive_interval or math.inf) as scope:
+            if self._keepalive_interval:
+                with trio.move_on_after(self._keepalive_interval) as scope:
                     burst = await bursts.receive()
                 if scope.cancelled_caught:
                     return _KEEPALIVE
+            else:
+                burst = await bursts.receive()
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
         self._demand.taken()
-        return b"".join(burst)  # noqa: ASYNC910 - a burst at hand goes out at once; sending it is a checkpoint
+        return b"".join(burst)
 
 
 class ProxyBody(ResponseBody):

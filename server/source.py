@@ -78,13 +78,16 @@ class UpstreamSource:
             data = await stream_of_whole(response, deadlines, data, "text/event-stream")
         demand = self._demand
         while data:
-            await demand.wait()
             if len(data) < LARGE_BURST_BYTES:
-                await self._pass_on(data, send)
+                if waiting := self._pass_on(data, send):
+                    await send.send(waiting)
             else:
+                await demand.wait()
                 async with demand.gate:
-                    await self._pass_on(data, send)
+                    if waiting := self._pass_on(data, send):
+                        await send.send(waiting)
                     await demand.wait_until_taken()
+            waiting = []  # what waits for the next read holds nothing
             if self._decoder.ended:
                 return  # noqa: ASYNC910 - see above
             if self._has_news:  # silence begins when there is nothing more to send, however slow the client was
@@ -92,7 +95,8 @@ class UpstreamSource:
                 deadlines.last_frame = trio.current_time()
             data = await read_within(response, deadlines)
 
-    async def _pass_on(self, data: bytes, send: trio.MemorySendChannel[list[Item]]) -> None:  # noqa: ASYNC910 - see above
+    def _pass_on(self, data: bytes, send: trio.MemorySendChannel[list[Item]]) -> list[Item]:
+        """Decode what was read and send it; gives the burst back where there is no room yet."""
         items = self._decoder.feed(data)
         if items:
             self._note(items)
@@ -100,7 +104,8 @@ class UpstreamSource:
             try:
                 send.send_nowait(items)
             except trio.WouldBlock:
-                await send.send(items)
+                return items
+        return []
 
     def _note(self, items: list[Item]) -> None:
         chunks = list(map(type, items)).count(Chunk)

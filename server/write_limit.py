@@ -14,6 +14,8 @@ from typing import Final
 
 import trio
 
+from server.sockets import write_now
+
 if sys.platform != "win32":
     import fcntl
     import termios
@@ -77,23 +79,26 @@ class Outgoing:
         self._seen: tuple[int, int | None] | None = None
         self._unchanged = 0
 
-    async def send_all(self, data: bytes) -> None:  # noqa: ASYNC910 - where there is data there is a send
-        """Send all of it. Where it is cancelled the connection is broken, and closed. Checkpoints.
+    async def send_all(self, data: bytes) -> None:  # noqa: ASYNC910 - see below
+        """Send all of it. Checkpoints only where it waits. Where it is cancelled the connection is broken, and closed.
 
         Raises:
             OSError: the connection is broken.
             trio.ClosedResourceError: it was closed meanwhile, perhaps because the client took nothing for too long.
         """
         if not data:
-            await trio.lowlevel.checkpoint()
-            return
+            return  # noqa: ASYNC910 - see above
         try:
-            self._lock.acquire_nowait()  # without the task switch of ``acquire``; the send is one
+            self._lock.acquire_nowait()  # without the task switch of ``acquire``
         except trio.WouldBlock:
             await self._lock.acquire()
         self._limit.watch(self)
         left = len(data)
         try:
+            with contextlib.suppress(BlockingIOError):
+                sent = write_now(self._socket, data)
+                left -= sent
+                self._sent += sent
             while left:
                 sent = await self._socket.send(memoryview(data)[-left:])
                 left -= sent

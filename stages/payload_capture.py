@@ -9,7 +9,6 @@ import trio
 
 from pipeline.chunks import error_of, reports_error
 from pipeline.decode import reported_failure
-from pipeline.driver import next_burst
 from pipeline.errors import StreamFailure
 from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
 from pipeline.shapes import end_of_run
@@ -62,7 +61,7 @@ class PayloadCapture(Stage):
         try:
             await trio.lowlevel.checkpoint()
             while True:  # noqa: ASYNC913 - either channel has a wait in it, as in the driver
-                burst = await next_burst(receive)
+                burst = await receive.receive()
                 try:
                     send.send_nowait(burst)
                 except trio.WouldBlock:

@@ -17,6 +17,8 @@ __all__ = ["Connection"]
 
 _SMALL_BODY_BYTES: Final = 64 * 1024
 """What goes out in one piece before the answer is waited for; any system's buffers hold about as much."""
+_SMALL_READ_BYTES: Final = 8 * 1024
+"""What a read asks for where the one before it got less: to make room for much costs more than to read a little."""
 _LAST_READS: Final = 2
 """How often a response that is to be closed is read from once more."""
 _LAST_READ_BYTES: Final = 64 * 1024
@@ -33,6 +35,9 @@ class Connection:
     def __init__(self, stream: ByteStream, read_bytes: int) -> None:
         self._stream = stream
         self._read_bytes = read_bytes
+        self._small_read_bytes = min(_SMALL_READ_BYTES, read_bytes)
+        self._is_behind = False
+        """Whether the last read found more than a little: there is likely to be more."""
         self._parser = ResponseParser()
         self._requests = 0
         self._is_sent = False
@@ -157,8 +162,9 @@ class Connection:
 
     async def _read(self) -> None:
         try:
-            data = await self._stream.receive_some(self._read_bytes)
+            data = await self._stream.receive_some(self._read_bytes if self._is_behind else self._small_read_bytes)
         except trio.BrokenResourceError as error:
             reason = str(error).removeprefix("socket connection broken: ")
             raise UpstreamError(UpstreamErrorKind.RESET, f"the connection to the upstream broke: {reason}") from error
+        self._is_behind = len(data) >= self._small_read_bytes
         self._parser.feed(data)

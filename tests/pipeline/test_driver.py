@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable
-from itertools import chain
 
 import orjson
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from pipeline.driver import ENOUGH_ITEMS, run_stage
+from pipeline.driver import run_stage
 from pipeline.errors import StageFailed, StreamCut
 from pipeline.items import StreamError
 from pipeline.stage import Flow, Stage
@@ -113,22 +112,11 @@ class TestBursts:
         assert await bench.run_all() == []
         assert bench.is_closed()
 
-    async def test_bursts_that_wait_are_taken_together(self):
-        """What can be had without waiting is fed as one burst, and the lists of the sender stay as they are."""
-        bursts: list[list[object]] = [[1], [2, 3], [4]]
-        assert await Bench(make_stage(Echo)).run_all(*bursts) == [[1, 2, 3, 4], ["4 fed"]]
-        assert bursts == [[1], [2, 3], [4]]
-
-    async def test_not_without_limit(self):
-        """A burst grows only while it is below the limit, so that other tasks have their turn."""
-        *bursts, _ = await Bench(make_stage(Echo)).run_all(*([n] for n in range(3 * ENOUGH_ITEMS)))
-        assert [len(burst) for burst in bursts] == [ENOUGH_ITEMS] * 3
-        assert list(chain(*bursts)) == list(range(3 * ENOUGH_ITEMS))
-
-    async def test_a_longer_burst_is_not_cut(self):
-        """A burst that is longer by itself is fed as it came."""
-        burst: list[object] = list(range(2 * ENOUGH_ITEMS))
-        assert await Bench(make_stage(Echo)).run_all(burst) == [burst, [f"{len(burst)} fed"]]
+    async def test_a_burst_is_fed_as_it_came(self):
+        """Bursts are neither cut nor put together, and the lists of the sender stay as they are."""
+        bursts: list[list[object]] = [[1], list(range(2000)), [4]]
+        assert await Bench(make_stage(Echo)).run_all(*bursts) == [*bursts, ["2002 fed"]]
+        assert bursts == [[1], list(range(2000)), [4]]
 
     async def test_waits_for_the_source(self, nursery):
         """Without anything to take the stage waits, and gives at once what it gets then."""
@@ -156,7 +144,7 @@ class TestBursts:
         assert bench.source.statistics().current_buffer_used == 2
         assert bench.stage.fed == 1
         bench.source.close()
-        assert [burst async for burst in bench.out] == [[1], [2, 3], ["3 fed"]]
+        assert [burst async for burst in bench.out] == [[1], [2], [3], ["3 fed"]]
 
 
 class TestFinished:
