@@ -1,4 +1,4 @@
-"""Backpressure from end to end: a source makes no new burst while the client has not taken the last one."""
+"""Backpressure from end to end: a source makes no large burst while the client has not taken the last one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Demand:
     """Between the body, which writes to the client, and the source at the other end of the pipeline.
 
     Each stage can hold a burst, and a parsed burst is several times its bytes: without this a client that stops
-    reading would cost one for every stage. So the source keeps what it has read unparsed until the last burst has come
-    out of the pipeline and the body wants more.
+    reading would cost one for every stage. So the source keeps what it has read unparsed, if that is much, until the
+    last burst has come out of the pipeline and the body wants more.
 
     Args:
         stages: how many there are; a burst needs about as many turns of the scheduler to come out. One that has not

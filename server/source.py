@@ -79,15 +79,16 @@ class UpstreamSource:
         demand = self._demand
         while data:
             if len(data) < LARGE_BURST_BYTES:
-                if waiting := self._pass_on(data, send):
-                    await send.send(waiting)
+                waiting = self._pass_on(data, send)
             else:
                 await demand.wait()
                 async with demand.gate:
-                    if waiting := self._pass_on(data, send):
-                        await send.send(waiting)
-                    await demand.wait_until_taken()
-            waiting = []  # what waits for the next read holds nothing
+                    waiting = self._pass_on(data, send)
+                    if not waiting:
+                        await demand.wait_until_taken()
+            if waiting:
+                await send.send(waiting)
+                waiting = []  # what waits for the next read holds nothing
             if self._decoder.ended:
                 return  # noqa: ASYNC910 - see above
             if self._has_news:  # silence begins when there is nothing more to send, however slow the client was

@@ -7,6 +7,7 @@ import trio
 from harness import DONE, ScriptedUpstream, chunk, gateway_and_upstream
 from trio.testing import wait_all_tasks_blocked
 
+from pipeline import Stage
 from server.burst_gate import LARGE_BURST_BYTES, new_burst_gate
 from server.demand import Demand
 
@@ -34,6 +35,32 @@ async def test_cancellation_gives_the_place_back():
             await Demand(3, gate).wait_until_taken()
             await trio.lowlevel.checkpoint()
     assert gate.value == places
+
+
+class Stuck(Stage):
+    """Takes one burst, and gives nothing; it is there for one model."""
+
+    @classmethod
+    def is_idle(cls, options, context):  # noqa: ARG003 - it has none
+        """Whether it is another model's request."""
+        return context.request["model"] != "stuck"
+
+    async def run(self, receive, send):  # noqa: ARG002 - it gives nothing
+        """Wait for ever. Checkpoints."""
+        await receive.receive()
+        await trio.sleep_forever()
+
+
+async def test_a_stage_that_waits_holds_up_nobody():
+    """Stages that take no more of their large bursts leave the gate to other requests."""
+    script = [LARGE[0]] * 5 + LARGE[1:]
+    async with gateway_and_upstream(ScriptedUpstream(script), [f"{__name__}:Stuck", "sse_encoder"]) as (gateway, _):
+        stuck = [await gateway.completion(model="stuck") for _ in range(8)]
+        await wait_all_tasks_blocked(0.05)
+        with trio.fail_after(10):
+            assert await (await gateway.completion()).read_all() == b"".join(script)
+        for response in stuck:
+            await response.stream.aclose()
 
 
 @pytest.mark.parametrize("readers", [8])
