@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import trio
 
+from pipeline.dormant import DormantStage, can_sleep
 from pipeline.driver import run_stage
 from pipeline.items import Item
 from pipeline.joined import joined
@@ -29,6 +30,8 @@ async def open_pipeline(
 ) -> AsyncIterator[trio.MemoryReceiveChannel[list[Any]]]:
     """Run a source through stages, each in a task of its own; yields the channel that the last one sends to.
 
+    A stage that sleeps until an item concerns it (``Stage.wakes_for``) has its task from then on.
+
     The nursery is the request: leaving the block, for whatever reason, cancels and awaits every task and closes every
     channel. An error of the source itself leaves the block as it is, not as a group; errors of stages arrive in band.
 
@@ -40,11 +43,16 @@ async def open_pipeline(
     try:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
+            running = joined(stages) if join else stages
+            before: list[Stage | None] = [None, *(stage for _, stage in running)]
+            for (name, stage), previous in reversed(list(zip(running, before, strict=False))):
+                if can_sleep(stage, previous):
+                    send = cast("trio.MemorySendChannel[list[Any]]", DormantStage(stage, name, send, nursery))
+                    continue
+                into, taken = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
+                nursery.start_soon(run_stage, stage, name, taken, send, name=f"stage {name}")
+                send = into
             nursery.start_soon(_run_source, source, send, name="source")
-            for name, stage in joined(stages) if join else stages:
-                send, after = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
-                nursery.start_soon(run_stage, stage, name, receive, send, name=f"stage {name}")
-                receive = after
             with receive:
                 yield receive
             nursery.cancel_scope.cancel()

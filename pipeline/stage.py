@@ -94,6 +94,15 @@ class Stage:
         """Fields that the request to the upstream needs where the client has not set them."""
         return {}
 
+    def wakes_for(self, item: Item) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether an item is the first one that the stage must see.
+
+        A stage that overrides it sleeps until then: all before that item goes past it, and it has no task; if no item
+        ever concerns it, it is not closed either. It is asked about each item in order, of neighbouring chunks of one
+        shape about the first, and may note what it learns, but nothing of the item for which it says yes.
+        """
+        return True
+
     def feed(self, item: Item) -> Iterable[Any]:
         """Take one item, give none to many. Called in order; never after ``close``."""
         return (item,)

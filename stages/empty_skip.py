@@ -33,6 +33,10 @@ class EmptySkip(Stage):
         "reasoning_dispatch": "an empty chunk must not end a block of reasoning",
     }
 
+    def wakes_for(self, item: Item) -> bool:
+        """Sleep until a chunk is empty."""
+        return isinstance(item, Chunk) and item.shape is None and _is_empty(item.payload)
+
     def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:  # noqa: ARG002 - whatever the shape
         """Take them all: none is empty."""
         out += run

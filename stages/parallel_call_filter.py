@@ -36,6 +36,14 @@ class ParallelCallFilter(Stage):
         """Whether parallel calls are allowed, as they are unless the request forbids them."""
         return context.request.get("parallel_tool_calls") is not False
 
+    def wakes_for(self, item: Item) -> bool:
+        """Sleep until there is another call."""
+        if not isinstance(item, Chunk):
+            return False
+        if item.shape is not None:
+            return item.shape.fragment is not None and not _is_kept(item.shape.fragment)
+        return any(map(_has_parallel_calls, choices_of(item.payload)))
+
     def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
         """Take chunks without a call, or of the one that is kept."""
         if shape.fragment is not None and not _is_kept(shape.fragment):

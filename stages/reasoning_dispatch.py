@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from pipeline.chunks import MAX_CHOICES, reports_error, usable_index
+from pipeline.chunks import MAX_CHOICES, choices_of, delta_of, reports_error, usable_index
 from pipeline.items import Chunk, End, Item, Payload, Shape, SideEvent, StreamError
 from pipeline.stage import RequestContext, Stage
 
@@ -61,6 +61,18 @@ class ReasoningDispatch(Stage):
     def is_idle(cls, options: Any, context: RequestContext) -> bool:  # noqa: ARG003 - no option matters
         """Whether nobody asked for the event."""
         return _EVENT not in context.events
+
+    def wakes_for(self, item: Item) -> bool:
+        """Sleep until there is reasoning; after an error nothing is announced."""
+        if not isinstance(item, Chunk):
+            return isinstance(item, StreamError)
+        if item.shape is not None:
+            return item.shape.key in _KEYS
+        payload = item.payload
+        for choice in choices_of(payload):
+            if _reasoning_of(delta_of(choice)):
+                return True
+        return reports_error(payload)
 
     def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
         """Take reasoning, which has no finish reason; and anything else where it ends no block."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from pipeline.chunks import MAX_CHOICES, choice_key, exact_payload, replace_choices, replace_delta
+from pipeline.chunks import MAX_CHOICES, choice_key, choices_of, delta_of, exact_payload, replace_choices, replace_delta
 from pipeline.items import Chunk, Item, Shape
 from pipeline.stage import RequestContext, Stage
 
@@ -31,6 +31,25 @@ class RoleDedup(Stage):
     def __init__(self, options: Any, context: RequestContext) -> None:
         super().__init__(options, context)
         self._seen: set[int | str] = set()
+
+    def wakes_for(self, item: Item) -> bool:
+        """Sleep until a choice has a second role."""
+        if not isinstance(item, Chunk):
+            return False
+        if item.shape is not None:
+            return item.shape.delta.get("role") is not None
+        keys: set[int | str] = set()
+        for choice in choices_of(item.payload):
+            delta = delta_of(choice)
+            if delta is not None and delta.get("role") is not None:
+                key = choice_key(choice)
+                if key in keys or key in self._seen:
+                    return True
+                keys.add(key)
+        if len(self._seen) + len(keys) > MAX_CHOICES:
+            return True
+        self._seen |= keys
+        return False
 
     def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
         """Take chunks without a role."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from pipeline.chunks import MAX_CHOICES, finish_reason_of, reports_error, usable_index
+from pipeline.chunks import MAX_CHOICES, choices_of, delta_of, finish_reason_of, reports_error, usable_index
 from pipeline.items import Chunk, End, Item, Payload, Shape, SideEvent, StreamError
 from pipeline.stage import RequestContext, Stage
 from stages.refusals import Refusal
@@ -60,6 +60,19 @@ class ToolCallDispatch(Stage):
     def is_idle(cls, options: Any, context: RequestContext) -> bool:  # noqa: ARG003 - no option matters
         """Whether nobody asked for the event."""
         return _EVENT not in context.events
+
+    def wakes_for(self, item: Item) -> bool:
+        """Sleep until there is a call; after an error nothing is announced."""
+        if not isinstance(item, Chunk):
+            return isinstance(item, StreamError)
+        if item.shape is not None:
+            return item.shape.fragment is not None
+        payload = item.payload
+        for choice in choices_of(payload):
+            delta = delta_of(choice)
+            if delta is not None and delta.get("tool_calls"):
+                return True
+        return reports_error(payload)
 
     def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
         """Take chunks without a call, and fragments of an open one up to the first that may settle it."""

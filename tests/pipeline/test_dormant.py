@@ -1,0 +1,198 @@
+"""A stage sleeps until an item concerns it; nothing but the cost differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.assembly import open_pipeline
+from pipeline.dormant import DormantStage
+from pipeline.errors import UpstreamReported
+from pipeline.items import Chunk, Item, StreamError
+from pipeline.stage import RequestContext, Stage
+from pipeline.testing import call_chunk, chunk, items_of, make_stage, run_stage, text_chunk, with_shapes
+from pipeline.testing.fingerprint import fingerprints
+from stages.empty_skip import EmptySkip
+from stages.parallel_call_filter import ParallelCallFilter
+from stages.reasoning_dispatch import ReasoningDispatch
+from stages.role_dedup import RoleDedup
+from stages.sse_encoder import SseEncoder
+from stages.tool_call_dispatch import ToolCallDispatch
+
+SLEEPERS = [EmptySkip, ParallelCallFilter, ReasoningDispatch, RoleDedup, ToolCallDispatch]
+EVENTS = {"tool_call_dispatch", "reasoning_dispatch"}
+
+
+class Odd(Stage):
+    """Wakes for text that begins with a capital letter, and marks what it sees."""
+
+    def __init__(self, options: Any, context: RequestContext) -> None:
+        super().__init__(options, context)
+        self.asked: list[Item] = []
+
+    def wakes_for(self, item: Item) -> bool:
+        """Whether it is a capital letter."""
+        self.asked.append(item)
+        return isinstance(item, Chunk) and text_of(item).istitle()
+
+    def feed(self, item: Item) -> Iterable[Item]:
+        """Mark it."""
+        return (text_chunk(text_of(item) + "!"),)
+
+    def close(self) -> Iterable[Item]:
+        """Say so."""
+        return (text_chunk("closed"),)
+
+
+class Confused(Odd):
+    """Raises where it is asked, and where it is fed."""
+
+    def wakes_for(self, item: Item) -> bool:  # noqa: ARG002 - whatever it is
+        """Raise."""
+        raise ValueError
+
+    feed = wakes_for  # type: ignore[assignment]
+
+
+def text_of(item: Item) -> str:
+    assert isinstance(item, Chunk)
+    text: str = item.payload["choices"][0]["delta"]["content"]
+    return text
+
+
+async def through(stages: list[Stage], bursts: list[list[Any]]) -> tuple[list[Any], set[str]]:
+    """What comes out of a pipeline, and the names of all tasks that it ever had."""
+    tasks: set[str] = set()
+
+    class Watch(trio.abc.Instrument):
+        def task_spawned(self, task: trio.lowlevel.Task) -> None:
+            tasks.add(task.name)
+
+    async def source(send: trio.MemorySendChannel[list[Any]]) -> None:
+        for burst in bursts:
+            await send.send(burst)
+
+    watch = Watch()
+    trio.lowlevel.add_instrument(watch)
+    named = [(type(stage).__name__, stage) for stage in stages]
+    async with open_pipeline(source, named) as receive:
+        given = [item async for burst in receive for item in burst]
+    trio.lowlevel.remove_instrument(watch)
+    return given, tasks
+
+
+async def test_it_has_no_task_until_it_wakes():
+    """What comes before goes past it, whatever the cut; from the item on that wakes it, it is a stage as any other."""
+    items = [text_chunk(text) for text in ("a", "b", "C", "d")]
+    for bursts in ([items], [[item] for item in items], [items[:1], items[1:]]):
+        stage = make_stage(Odd)
+        given, tasks = await through([stage], bursts)
+        assert [text_of(item) for item in given] == ["a", "b", "C!", "d!", "closed"]
+        assert stage.asked == items[:3]
+        assert "stage Odd" in tasks
+
+
+async def test_it_may_sleep_to_the_end():
+    """A stage that nothing concerns has no task, and is not closed."""
+    given, tasks = await through([make_stage(Odd)], [[text_chunk("a")], [text_chunk("b")]])
+    assert [text_of(item) for item in given] == ["a", "b"]
+    assert "stage Odd" not in tasks
+
+
+async def test_behind_a_stage_that_awaits_nobody_sleeps():
+    """A stage with a loop of its own may do with its channel what it likes."""
+
+    class Own(Stage):
+        async def run(self, receive: Any, send: Any) -> None:
+            async for burst in receive:
+                with send.clone() as other:
+                    await other.send(burst)
+
+    given, tasks = await through([make_stage(Own), make_stage(Odd)], [[text_chunk("a")]])
+    assert [text_of(item) for item in given] == ["a!", "closed"]
+    assert "stage Odd" in tasks
+
+
+async def test_whoever_raises_when_asked_is_fed():
+    """A stage that raises ends the stream with an error that names it, also where it raises in its sleep."""
+    given, _ = await through([make_stage(Confused)], [[text_chunk("a")]])
+    (error,) = given
+    assert isinstance(error, StreamError)
+    assert "Confused" in error.failure.message
+
+
+async def test_of_a_run_the_first_is_asked():
+    """Neighbouring chunks of one shape are one question."""
+    items = with_shapes([text_chunk(text) for text in "abcd"])
+    stage = make_stage(Odd)
+    await through([stage], [items])
+    assert stage.asked == items[:1]
+
+
+async def test_a_burst_that_has_to_wait_is_not_asked_about_again():
+    """Where there is no room the question is not repeated: a stage may have noted the answer."""
+    send, receive = trio.open_memory_channel[list[Any]](0)
+    stage = make_stage(Odd)
+    async with trio.open_nursery() as nursery:
+        with receive, DormantStage(stage, "Odd", send, nursery) as dormant:
+            burst = [text_chunk("a")]
+            with pytest.raises(trio.WouldBlock):
+                dormant.send_nowait(burst)
+            nursery.start_soon(dormant.send, burst)
+            assert await receive.receive() == burst
+            assert stage.asked == burst
+
+
+OPENER = call_chunk(0, "c", "f", "{}")
+CHUNKS = [
+    chunk(role="assistant", content=""),
+    chunk(role="assistant"),
+    chunk(role="assistant", content="r"),
+    chunk(role="assistant", choice=1),
+    text_chunk("a"),
+    text_chunk("b"),
+    text_chunk(""),
+    chunk(),
+    chunk(reasoning_content="t"),
+    chunk(reasoning="u"),
+    OPENER,
+    call_chunk(1, "d", "g", '{"x":'),
+    call_chunk(1, arguments="1"),
+    call_chunk(1, arguments="}"),
+    text_chunk("", finish="stop"),
+    chunk({"choices": [{"index": 0, "delta": {"role": "a"}}, {"index": 0, "delta": {"role": "a"}}]}),
+    chunk({"choices": [], "error": {"message": "late"}}),
+    chunk({"choices": 1}),
+    StreamError(UpstreamReported("broken"), b"data: x\n\n"),
+    *items_of(b": comment\n\n"),
+]
+
+
+@given(st.lists(st.sampled_from(CHUNKS), max_size=14), st.lists(st.integers(1, 4), min_size=14, max_size=14))
+async def test_nothing_else_differs(items, sizes):
+    """Each built-in stage gives the same whether it may sleep or is awake from the start, alone and in a pipeline."""
+    shaped = with_shapes(items)
+    bursts = []
+    for size in sizes:
+        bursts.append(shaped[:size])
+        del shaped[:size]
+    bursts = [burst for burst in bursts if burst]
+    flat = [item for burst in bursts for item in burst]
+
+    def made(stage: type[Stage]) -> Stage:
+        return make_stage(stage, events=EVENTS, request={"parallel_tool_calls": False})
+
+    for each in SLEEPERS:
+        given, _ = await through([made(each)], bursts)
+        assert fingerprints(given) == fingerprints(run_stage(made(each), flat))
+    awake = flat
+    order = [ParallelCallFilter, RoleDedup, EmptySkip, ToolCallDispatch, ReasoningDispatch, SseEncoder]
+    for each in order:
+        awake = run_stage(made(each), awake)
+    given, _ = await through([made(each) for each in order], bursts)
+    assert b"".join(given) == b"".join(awake)
