@@ -6,7 +6,7 @@ and shared by reference; a stage that changes one puts a new one in its place.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import orjson
@@ -59,7 +59,9 @@ class Shape:
 class Chunk:
     """One chat-completions chunk."""
 
-    _payload: Payload | None
+    payload: Payload
+    """The parsed JSON object. Keys may be missing, null, unknown or of any type. Where a chunk repeats another one but
+    for a text, it is read when it is asked for."""
     raw: bytes | None
     """The very bytes of the upstream's frame, or none once a stage has changed the payload."""
 
@@ -72,14 +74,21 @@ class Chunk:
     text: str = attrs.field(default="", init=False)
     """Where it has a shape: the text in which it differs from them."""
 
-    @property
-    def payload(self) -> Payload:
-        """The parsed JSON object. Keys may be missing, null, unknown or of any type."""
-        payload = self._payload
-        if payload is None:
-            assert self.raw is not None
-            payload = self._payload = orjson.loads(self.raw[_DATA:])
-        return payload
+    @classmethod
+    def repeated(cls, raw: bytes, shape: Shape, text: str) -> Chunk:
+        """The chunk of a frame that has a known shape: one line of data."""
+        chunk = cls.__new__(cls)
+        chunk.raw, chunk.evidence, chunk.fields, chunk.shape, chunk.text = raw, (), b"", shape, text
+        return chunk
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Payload:
+            """The payload, where it was not read yet."""
+            if name != "payload":
+                raise AttributeError(name, name=name, obj=self)
+            self.payload = payload = orjson.loads(self.raw[_DATA:])
+            return payload
 
     def edited(self, payload: Payload) -> Chunk:
         """The chunk with another payload, to be encoded anew; the frame's other lines stay."""

@@ -74,16 +74,16 @@ class Shapes:
             return chunk
         self._lessons += 1
         key, text, delta, fragment = found
-        expected = _with_text(payload, key, delta, fragment)
-        for match in _PLACES[key].finditer(raw):
-            start, end = match.span(1)
-            prefix, suffix = raw[: start + 1], raw[end - 1 :]
-            other = prefix[_DATA:] + b"\\u0000" + suffix
-            if orjson.loads(other) == expected:  # so this is the place, and nothing else has changed
-                shape = Shape(key, payload, delta, fragment, prefix, suffix)
-                self._known = [shape, *self._known[: _REMEMBERED - 1]]
-                chunk.shape, chunk.text = shape, text
-                break
+        match = _PLACES[key].search(raw)
+        if match is None or text == _SENTINEL or _PLACES[key].search(raw, match.end()) is not None:
+            return chunk  # one place is looked at: frames with more are odd, and may have very many
+        start, end = match.span(1)
+        prefix, suffix = raw[: start + 1], raw[end - 1 :]
+        other = orjson.loads(prefix[_DATA:] + b"\\u0000" + suffix)
+        if other == _with_text(payload, key, delta, fragment):  # so this is the place, and nothing else has changed
+            shape = Shape(key, payload, delta, fragment, prefix, suffix)
+            self._known = [shape, *self._known[: _REMEMBERED - 1]]
+            chunk.shape, chunk.text = shape, text
         return chunk
 
 
@@ -101,9 +101,7 @@ def _take_run(shape: Shape, raws: Sequence[bytes], at: int, items: list[Item]) -
             break
         if not text:
             break
-        chunk = Chunk(None, raw)
-        chunk.shape, chunk.text = shape, text
-        items.append(chunk)
+        items.append(Chunk.repeated(raw, shape, text))
         at += 1
     return at
 

@@ -80,6 +80,15 @@ class Stage:
     finished: bool = False
     """Set by a stage once nothing more may follow: the driver then ends the stream on both sides."""
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """What a class does to an item in another way than the one it is derived from, it does to every item."""
+        super().__init_subclass__(**arguments)
+        own = cls.__dict__.keys()
+        if own & {"feed", "run", "close"} and "wakes_for" not in own:
+            cls.wakes_for = Stage.wakes_for  # type: ignore[method-assign]
+        if "feed" in own and "feed_run" not in own:
+            cls.feed_run = Stage.feed_run  # type: ignore[method-assign]
+
     def __init__(self, options: Any, context: RequestContext) -> None:
         self.options = options
         self.context = context

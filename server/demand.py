@@ -27,9 +27,18 @@ class Demand:
         self._wants_more = True
         self._wanted: trio.Event | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the body is writing."""
+        return not self._wants_more
+
     def taken(self) -> None:
         """The body has taken a burst, and is busy with it."""
         self._is_out = True
+        self._wants_more = False
+
+    def busy(self) -> None:
+        """The body is writing something of its own."""
         self._wants_more = False
 
     def wants_more(self) -> None:
@@ -54,6 +63,11 @@ class Demand:
     async def wait(self) -> None:  # noqa: ASYNC910 - the reads around it are checkpoints
         """Wait until the burst that was sent last is with the client. Does not wait where it already is."""
         await self.wait_until_taken()
-        if not self._wants_more:
-            self._wanted = trio.Event()
+        await self.wait_until_wanted()
+
+    async def wait_until_wanted(self) -> None:  # noqa: ASYNC910 - see wait
+        """Wait until the body has written what it has. Does not wait where it already has."""
+        while not self._wants_more:  # it may have taken the next burst before the source had its turn
+            if self._wanted is None:
+                self._wanted = trio.Event()
             await self._wanted.wait()

@@ -74,6 +74,7 @@ class PipelineBody(ResponseBody):
                 with trio.move_on_after(self._keepalive_interval) as scope:
                     burst = await bursts.receive()
                 if scope.cancelled_caught:
+                    self._demand.busy()
                     return _KEEPALIVE
             else:
                 burst = await bursts.receive()

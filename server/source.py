@@ -79,6 +79,8 @@ class UpstreamSource:
         demand = self._demand
         while data:
             if len(data) < LARGE_BURST_BYTES:
+                if demand.is_busy:
+                    await demand.wait_until_wanted()
                 waiting = self._pass_on(data, send)
             else:
                 await demand.wait()

@@ -88,10 +88,14 @@ class Outgoing:
         """
         if not data:
             return  # noqa: ASYNC910 - see above
-        try:
+        if self._lock.locked():
+            try:
+                await self._lock.acquire()
+            except trio.Cancelled:
+                self._socket.close()
+                raise
+        else:
             self._lock.acquire_nowait()  # without the task switch of ``acquire``
-        except trio.WouldBlock:
-            await self._lock.acquire()
         self._limit.watch(self)
         left = len(data)
         try:

@@ -68,11 +68,17 @@ class ToolCallDispatch(Stage):
         if item.shape is not None:
             return item.shape.fragment is not None
         payload = item.payload
-        for choice in choices_of(payload):
+        choices = choices_of(payload)
+        for choice in choices:
             delta = delta_of(choice)
             if delta is not None and delta.get("tool_calls"):
                 return True
-        return reports_error(payload)
+        if reports_error(payload):
+            return True
+        for choice in choices:
+            if isinstance(choice, dict) and choice.get("finish_reason"):
+                self._note_finish(usable_index(choice.get("index", 0)), finish_reason_of(choice))
+        return False
 
     def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
         """Take chunks without a call, and fragments of an open one up to the first that may settle it."""
@@ -112,8 +118,8 @@ class ToolCallDispatch(Stage):
 
     def _end(self) -> None:
         self._is_over = True
-        for calls in self._choices.values():
-            calls.abandon()
+        for index in sorted(self._choices):
+            self._choices[index].abandon()
         self._choices.clear()
 
     def _feed_choice(self, choice: Payload, fragments: Any) -> list[Payload]:
@@ -137,10 +143,15 @@ class ToolCallDispatch(Stage):
             return events
         events += calls.finish(reason)
         self._told(events)
-        if index not in self._finished:
-            self._finished.add(index)
-            self._observer.choice_finished(index, reason)
+        self._note_finish(index, reason)
         return events
+
+    def _note_finish(self, index: int | None, reason: str | None) -> None:
+        """Tell of the first finish of a choice."""
+        if index is None or reason is None or index in self._finished or len(self._finished) >= MAX_CHOICES:
+            return
+        self._finished.add(index)
+        self._observer.choice_finished(index, reason)
 
     def _told(self, events: list[Payload]) -> None:
         for _ in events:

@@ -60,6 +60,8 @@ class TcpStream:
     async def receive_some(self, max_bytes: int, /) -> bytes:
         """See ``ByteStream``. It waits first: a read that finds nothing, as nearly every one would, costs a call."""
         while True:
+            if self._socket.fileno() < 0:
+                raise trio.ClosedResourceError("this socket was closed here")
             await trio.lowlevel.wait_readable(self._socket)
             with contextlib.suppress(trio.WouldBlock):
                 return self.receive_nowait(max_bytes)

@@ -15,7 +15,16 @@ from pipeline.dormant import DormantStage
 from pipeline.errors import UpstreamReported
 from pipeline.items import Chunk, Item, StreamError
 from pipeline.stage import RequestContext, Stage
-from pipeline.testing import call_chunk, chunk, items_of, make_stage, run_stage, text_chunk, with_shapes
+from pipeline.testing import (
+    RecordingObserver,
+    call_chunk,
+    chunk,
+    items_of,
+    make_stage,
+    run_stage,
+    text_chunk,
+    with_shapes,
+)
 from pipeline.testing.fingerprint import fingerprints
 from stages.empty_skip import EmptySkip
 from stages.parallel_call_filter import ParallelCallFilter
@@ -146,6 +155,41 @@ async def test_a_burst_that_has_to_wait_is_not_asked_about_again():
             nursery.start_soon(dormant.send, burst)
             assert await receive.receive() == burst
             assert stage.asked == burst
+
+
+class Redact(EmptySkip):
+    """Derived from a stage that sleeps and takes runs; has its own way with each item."""
+
+    def feed(self, item: Item) -> Iterable[Item]:  # noqa: ARG002 - whatever it is
+        """Nothing goes through."""
+        return ()
+
+
+class Last(EmptySkip):
+    """Derived from a stage that sleeps; says something at the end."""
+
+    def close(self) -> Iterable[Item]:
+        """Say so."""
+        return (text_chunk("closed"),)
+
+
+async def test_a_derived_stage_sees_every_item():
+    """What a class overrides holds for every item, also for those that the class above it would not look at."""
+    items = with_shapes([text_chunk(text) for text in "abcd"])
+    given, tasks = await through([make_stage(Redact)], [items])
+    assert given == []
+    assert "stage Redact" in tasks
+    given, _ = await through([make_stage(Last)], [items])
+    assert text_of(given[-1]) == "closed"
+
+
+async def test_a_finish_is_told_of_by_a_sleeping_dispatcher():
+    """The observer hears of the first finish of each choice, whether there were calls or not."""
+    observer = RecordingObserver()
+    stage = make_stage(ToolCallDispatch, events=EVENTS, observer=observer)
+    stop = text_chunk("", finish="stop")
+    await through([stage], [[item] for item in (text_chunk("a"), stop, chunk(choice=1, finish="length"), stop)])
+    assert observer.records == [("choice_finished", 0, "stop"), ("choice_finished", 1, "length")]
 
 
 OPENER = call_chunk(0, "c", "f", "{}")

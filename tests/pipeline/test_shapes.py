@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import attrs
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,18 +103,39 @@ class TestWhatHasAShape:
         """What a stage might have to look at has no shape."""
         assert shapes_of(payload, payload) == [None, None]
 
-    def test_a_key_that_comes_twice(self):
-        """Of a key that is written twice the last one counts, and only that is the text."""
-        frames = [
-            b'data: {"choices":[{"index":0,"delta":{"content":"old","content":"%b"}}]}\n\n' % text
-            for text in (b"a", b"b")
-        ]
-        assert [item.text for item in ItemDecoder().feed(b"".join(frames))] == ["a", "b"]
-        first = [
-            b'data: {"choices":[{"index":0,"delta":{"content":"%b","content":"x"}}]}\n\n' % text
-            for text in (b"a", b"b")
-        ]
-        assert [fingerprint(item) for item in ItemDecoder().feed(b"".join(first))] == read_apart(first)
+    @pytest.mark.parametrize("keys", [b'"content":"old","content":"%b"', b'"content":"%b","content":"x"'])
+    def test_a_key_that_comes_twice(self, keys):
+        """A frame with the key of its text more than once has no shape."""
+        frames = [b'data: {"choices":[{"index":0,"delta":{' + keys % text + b"}}]}\n\n" for text in (b"a", b"b")]
+        items = ItemDecoder().feed(b"".join(frames))
+        assert [item.shape for item in items] == [None, None]
+        assert [fingerprint(item) for item in items] == read_apart(frames)
+
+    def test_a_key_that_comes_very_often(self, monkeypatch):
+        """However often a key comes: a frame is parsed twice at most."""
+        parsed: list[int] = []
+        loads = orjson.loads
+
+        def counted(data):
+            parsed.append(len(data))
+            return loads(data)
+
+        monkeypatch.setattr("orjson.loads", counted)
+        ItemDecoder().feed(
+            b'data: {"choices":[{"index":0,"delta":{%b"content":"b"}}]}\n\n' % (b'"content":"a",' * 5000)
+        )
+        assert len(parsed) <= 2
+
+    @pytest.mark.parametrize(
+        "delta", [rb'"content":"a","content":"\u0000"', rb'"content":"\u0000"', rb'"cont\u0065nt":"\u0000"']
+    )
+    def test_a_text_that_is_the_one_to_try_with(self, delta):
+        """A place is tried with a NUL; a text that is one says nothing of the place."""
+        frame = rb'data: {"content":"\u0000","choices":[{"index":0,"delta":{' + delta + b"}}]}\n\n"
+        frames = [frame, frame.replace(b'"a"', b'"b"'), frame.replace(rb'{"content":"\u0000"', b'{"content":"other"')]
+        items = ItemDecoder().feed(b"".join(frames))
+        assert [item.text for item in items] == ["", "", ""]
+        assert [fingerprint(item) for item in items] == read_apart(frames)
 
     def test_calls_that_take_turns(self):
         """Several shapes are known at a time."""
@@ -142,7 +164,10 @@ def test_another_payload_has_no_shape():
     _, shaped = with_shapes([text_chunk("a"), text_chunk("b")])
     assert isinstance(shaped, Chunk)
     assert shaped.shape is not None
-    assert attrs.evolve(shaped, evidence=()).shape is None
+    other = attrs.evolve(shaped, evidence=(), raw=None)
+    assert (other.shape, other.payload) == (None, text_chunk("b").payload)
+    _, shaped = with_shapes([text_chunk("a"), text_chunk("b")])
+    assert attrs.evolve(shaped, raw=b": note\n" + (shaped.raw or b"")).payload == text_chunk("b").payload
     assert shaped.edited({}).shape is None
 
 

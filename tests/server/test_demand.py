@@ -61,3 +61,32 @@ async def test_a_client_that_stops_and_goes_on_gets_every_byte():
         await wait_all_tasks_blocked(0.05)
         with trio.fail_after(20):
             assert await response.read_all() == b"".join(script)
+
+
+async def test_it_waits_again_where_the_body_was_quicker():
+    """A body that takes the next burst before the source had its turn is busy again, and is waited for again."""
+    demand = Demand(3, new_burst_gate())
+    demand.taken()
+    came_back = trio.Event()
+
+    async def wait() -> None:
+        await demand.wait()
+        came_back.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        demand.wants_more()
+        demand.taken()
+        await wait_all_tasks_blocked()
+        assert not came_back.is_set()
+        demand.wants_more()
+        await came_back.wait()
+
+
+async def test_a_keepalive_is_a_write_as_well():
+    """While the body writes something of its own the source waits too."""
+    demand = Demand(3, new_burst_gate())
+    demand.busy()
+    assert demand.is_busy
+    assert await waits(demand)
