@@ -147,8 +147,9 @@ async def test_a_burst_that_has_to_wait_is_not_asked_about_again():
     """Where there is no room the question is not repeated: a stage may have noted the answer."""
     send, receive = trio.open_memory_channel[list[Any]](0)
     stage = make_stage(Odd)
-    async with trio.open_nursery() as nursery:
-        with receive, DormantStage(stage, "Odd", send, nursery) as dormant:
+    with send, receive:
+        async with trio.open_nursery() as nursery:
+            dormant = DormantStage(stage, "Odd", send, nursery)
             burst = [text_chunk("a")]
             with pytest.raises(trio.WouldBlock):
                 dormant.send_nowait(burst)
