@@ -8,7 +8,6 @@ from typing import Any, Self
 import trio
 
 from pipeline.driver import run_stage
-from pipeline.shapes import end_of_run
 from pipeline.stage import Stage
 
 __all__ = ["DormantStage", "can_sleep"]
@@ -23,7 +22,8 @@ def can_sleep(stage: Stage, before: Stage | None) -> bool:
             is the source.
     """
     is_pure = before is None or type(before).run is Stage.run
-    return is_pure and type(stage).wakes_for is not Stage.wakes_for
+    kind = type(stage)
+    return is_pure and (kind.wakes_for is not Stage.wakes_for or kind.first_to_wake is not Stage.first_to_wake)
 
 
 class DormantStage:
@@ -60,8 +60,8 @@ class DormantStage:
         if first is not None:
             if first:
                 await self._send.send(burst[:first])
+                burst = burst[first:]
             self._wake()
-            burst = burst[first:]
         await self._send.send(burst)
 
     def statistics(self) -> trio.MemoryChannelStatistics:
@@ -85,7 +85,11 @@ class DormantStage:
     def _find(self, burst: list[Any]) -> int | None:
         """Where the first item is that concerns the stage, if it sleeps; each item is asked about once."""
         if self._stage is not None and burst is not self._judged:
-            self._judged, self._first = burst, _first_that_wakes(self._stage, burst)
+            self._judged = burst
+            try:
+                self._first = self._stage.first_to_wake(burst)
+            except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
+                self._first = 0
         return self._first
 
     def _wake(self) -> None:
@@ -95,15 +99,3 @@ class DormantStage:
         self._nursery.start_soon(run_stage, stage, name, receive, self._send, name=f"stage {name}")
         self._send = send
         self._stage = self._first = None
-
-
-def _first_that_wakes(stage: Stage, burst: list[Any]) -> int | None:
-    at = 0
-    while at < len(burst):
-        try:
-            if stage.wakes_for(burst[at]):
-                return at
-        except Exception:  # noqa: BLE001 - let it raise where it is told of
-            return at
-        at = end_of_run(burst, at)
-    return None

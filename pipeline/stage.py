@@ -84,8 +84,9 @@ class Stage:
         """What a class does to an item in another way than the one it is derived from, it does to every item."""
         super().__init_subclass__(**arguments)
         own = cls.__dict__.keys()
-        if own & {"feed", "run", "close"} and "wakes_for" not in own:
+        if own & {"feed", "run", "close"} and not own & {"wakes_for", "first_to_wake"}:
             cls.wakes_for = Stage.wakes_for  # type: ignore[method-assign]
+            cls.first_to_wake = Stage.first_to_wake  # type: ignore[method-assign]
         if "feed" in own and "feed_run" not in own:
             cls.feed_run = Stage.feed_run  # type: ignore[method-assign]
 
@@ -111,6 +112,18 @@ class Stage:
         shape about the first, and may note what it learns, but nothing of the item for which it says yes.
         """
         return True
+
+    def first_to_wake(self, burst: list[Any]) -> int | None:
+        """Where the first item of a burst is that the stage must see; none if it sleeps on.
+
+        For stages that must look at more than ``wakes_for`` is asked about.
+        """
+        at = 0
+        while at < len(burst):
+            if self.wakes_for(burst[at]):
+                return at
+            at = end_of_run(burst, at)
+        return None
 
     def feed(self, item: Item) -> Iterable[Any]:
         """Take one item, give none to many. Called in order; never after ``close``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -101,6 +102,7 @@ class TextParser(Stage):
         self._choices: dict[int, _Choice] = {}
         self._last: Payload = {}
         self._is_over = False
+        self._ahead: tuple[list[Any], list[Any]] | None = None
 
     @classmethod
     def format_of(cls, options: Any) -> Format:
@@ -116,6 +118,23 @@ class TextParser(Stage):
     def request_defaults(cls, options: Any) -> Mapping[str, Any]:
         """The fields that a request to the upstream needs where the client has not set them."""
         return {"skip_special_tokens": False} if cls.format_of(options).hides_tokens else {}
+
+    def first_to_wake(self, burst: list[Any]) -> int | None:
+        """Sleep as long as every item goes out as it came: then nothing was found, and nothing is held."""
+        out: list[Any] = []
+        super().feed_burst(burst, out)
+        if len(out) == len(burst) and all(map(operator.is_, out, burst)):
+            return None
+        self._ahead = burst, out
+        return 0
+
+    def feed_burst(self, burst: list[Any], out: list[Any]) -> None:
+        """See ``Stage``; the burst that woke the stage was read before."""
+        if self._ahead is not None and self._ahead[0] is burst:
+            out += self._ahead[1]
+            self._ahead = None
+        else:
+            super().feed_burst(burst, out)
 
     def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
         """Take text that all goes out as it is."""

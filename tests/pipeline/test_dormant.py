@@ -29,11 +29,22 @@ from pipeline.testing.fingerprint import fingerprints
 from stages.empty_skip import EmptySkip
 from stages.parallel_call_filter import ParallelCallFilter
 from stages.reasoning_dispatch import ReasoningDispatch
+from stages.reasoning_parser import ReasoningParser
 from stages.role_dedup import RoleDedup
 from stages.sse_encoder import SseEncoder
 from stages.tool_call_dispatch import ToolCallDispatch
+from stages.tool_call_parser import ToolCallParser
 
-SLEEPERS = [EmptySkip, ParallelCallFilter, ReasoningDispatch, RoleDedup, ToolCallDispatch]
+SLEEPERS = [
+    EmptySkip,
+    ParallelCallFilter,
+    ReasoningDispatch,
+    ReasoningParser,
+    RoleDedup,
+    ToolCallDispatch,
+    ToolCallParser,
+]
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 EVENTS = {"tool_call_dispatch", "reasoning_dispatch"}
 
 
@@ -184,6 +195,24 @@ async def test_a_derived_stage_sees_every_item():
     assert text_of(given[-1]) == "closed"
 
 
+async def test_a_parser_sleeps_while_there_is_nothing_to_find():
+    """A text without markup has no task for its parsers; what wakes one is read once."""
+    request = {"tools": [TOOL]}
+    plain = with_shapes(
+        [chunk(role="assistant", content=""), *(text_chunk(text) for text in ("1 ", "> 0", " and so on"))]
+    )
+    stages = [make_stage(each, request=request) for each in (ReasoningParser, ToolCallParser)]
+    given, tasks = await through(stages, [plain[:2], plain[2:]])
+    assert given == plain
+    assert tasks == {"source"}
+    markup = [text_chunk("a <tool"), text_chunk('_call>{"name":"f","arguments":{}}</tool_call>')]
+    stage = make_stage(ToolCallParser, request=request)
+    given, tasks = await through([stage], [plain, markup])
+    assert fingerprints(given)[:5] == fingerprints([*plain, text_chunk("a ").edited(text_chunk("a ").payload)])
+    assert given[-1].payload["choices"][0]["delta"]["tool_calls"]
+    assert "stage ToolCallParser" in tasks
+
+
 async def test_a_finish_is_told_of_by_a_sleeping_dispatcher():
     """The observer hears of the first finish of each choice, whether there were calls or not."""
     observer = RecordingObserver()
@@ -202,6 +231,11 @@ CHUNKS = [
     text_chunk("a"),
     text_chunk("b"),
     text_chunk(""),
+    text_chunk(" "),
+    text_chunk("<"),
+    text_chunk("think>a"),
+    text_chunk("b</think>c<tool_call>"),
+    text_chunk('{"name":"f","arguments":{}}</tool_call>'),
     chunk(),
     chunk(reasoning_content="t"),
     chunk(reasoning="u"),
@@ -230,13 +264,22 @@ async def test_nothing_else_differs(items, sizes):
     flat = [item for burst in bursts for item in burst]
 
     def made(stage: type[Stage]) -> Stage:
-        return make_stage(stage, events=EVENTS, request={"parallel_tool_calls": False})
+        return make_stage(stage, events=EVENTS, request={"parallel_tool_calls": False, "tools": [TOOL]})
 
     for each in SLEEPERS:
         given, _ = await through([made(each)], bursts)
         assert fingerprints(given) == fingerprints(run_stage(made(each), flat))
     awake = flat
-    order = [ParallelCallFilter, RoleDedup, EmptySkip, ToolCallDispatch, ReasoningDispatch, SseEncoder]
+    order = [
+        ReasoningParser,
+        ToolCallParser,
+        ParallelCallFilter,
+        RoleDedup,
+        EmptySkip,
+        ToolCallDispatch,
+        ReasoningDispatch,
+        SseEncoder,
+    ]
     for each in order:
         awake = run_stage(made(each), awake)
     given, _ = await through([made(each) for each in order], bursts)
