@@ -201,9 +201,8 @@ async def test_nothing_is_left_open_after_many_requests():
             response = await gateway.completion(headers={"connection": "close"})
             await response.read_all()
             await trio.aclose_forcefully(response.stream)
-        with trio.fail_after(
-            5
-        ):  # the upstream's connection is kept where its last bytes had come when its stream ended
+        # The upstream's connection is kept where its last bytes had come when its stream ended.
+        with trio.fail_after(5):
             while any(now > then + 4 for now, then in zip(descriptors_and_tasks(), before, strict=True)):  # noqa: ASYNC110 - they end in Hypercorn's tasks
                 await trio.sleep(0.01)
 
