@@ -22,7 +22,6 @@ _REMEMBERED: Final = 4
 _FREE_LESSONS: Final = 8
 """Frames that are looked at closely before shapes must have been of use; else none is known any more."""
 _USES_A_LESSON: Final = 8
-_DATA: Final = len(b"data: ")
 _TEXT_KEYS: Final = ("content", "reasoning_content", "reasoning")
 _IDENTITY_KEYS: Final = frozenset({"id", "type"})
 # No float: it may stand for an integer of more than 64 bits, see pipeline.chunks.exact_payload.
@@ -79,7 +78,7 @@ class Shapes:
             return chunk  # one place is looked at: frames with more are odd, and may have very many
         start, end = match.span(1)
         prefix, suffix = raw[: start + 1], raw[end - 1 :]
-        other = orjson.loads(prefix[_DATA:] + b"\\u0000" + suffix)
+        other = orjson.loads(prefix.removeprefix(b"data: ") + b"\\u0000" + suffix)
         if other == _with_text(payload, key, delta, fragment):  # so this is the place, and nothing else has changed
             shape = Shape(key, payload, delta, fragment, prefix, suffix)
             self._known = [shape, *self._known[: _REMEMBERED - 1]]

@@ -1,6 +1,6 @@
 """Large bursts go through their stages a few at a time, whatever the number of streams.
 
-A parsed burst is some twenty times its bytes. With many busy streams all of them would lie between two stages at once:
+A parsed burst is many times its bytes. With many busy streams all of them would lie between two stages at once:
 each stage would find its burst gone from the processor's caches, and the garbage collector would look through all of it
 again and again. One after the other the same work takes two thirds of the time (docs, performance).
 

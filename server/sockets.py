@@ -1,7 +1,7 @@
 """One system call on a socket of Trio's, without the task switch that Trio adds to each of its own.
 
-A stream of chunks is a read and a write for each of them, so these switches are a tenth of what a chunk costs. Whoever
-calls has a checkpoint of its own near by.
+A stream of chunks is a read and a write for each of them, so that would be two switches a chunk. Whoever calls has a
+checkpoint of its own near by.
 """
 
 from __future__ import annotations

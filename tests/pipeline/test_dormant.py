@@ -14,6 +14,8 @@ from pipeline.assembly import open_pipeline
 from pipeline.dormant import DormantStage
 from pipeline.errors import UpstreamReported
 from pipeline.items import Chunk, Item, StreamError
+from pipeline.plan import DEFAULT_STAGES, make_plan
+from pipeline.registry import StageRegistry
 from pipeline.stage import RequestContext, Stage
 from pipeline.testing import (
     RecordingObserver,
@@ -31,7 +33,6 @@ from stages.parallel_call_filter import ParallelCallFilter
 from stages.reasoning_dispatch import ReasoningDispatch
 from stages.reasoning_parser import ReasoningParser
 from stages.role_dedup import RoleDedup
-from stages.sse_encoder import SseEncoder
 from stages.tool_call_dispatch import ToolCallDispatch
 from stages.tool_call_parser import ToolCallParser
 
@@ -270,17 +271,9 @@ async def test_nothing_else_differs(items, sizes):
         given, _ = await through([made(each)], bursts)
         assert fingerprints(given) == fingerprints(run_stage(made(each), flat))
     awake = flat
-    order = [
-        ReasoningParser,
-        ToolCallParser,
-        ParallelCallFilter,
-        RoleDedup,
-        EmptySkip,
-        ToolCallDispatch,
-        ReasoningDispatch,
-        SseEncoder,
-    ]
-    for each in order:
-        awake = run_stage(made(each), awake)
-    given, _ = await through([made(each) for each in order], bursts)
+    plan = make_plan(("reasoning_parser", "tool_call_parser", *DEFAULT_STAGES), {}, StageRegistry())
+    context = RequestContext(request=made(EmptySkip).context.request, events=frozenset(EVENTS))
+    for _, stage in plan.stages_for(context):
+        awake = run_stage(stage, awake)
+    given, _ = await through([stage for _, stage in plan.stages_for(context)], bursts)
     assert b"".join(given) == b"".join(awake)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import trio
 from harness import DONE, ScriptedUpstream, chunk, gateway_and_upstream
 from trio.testing import wait_all_tasks_blocked
 
 from server.burst_gate import new_burst_gate
 from server.demand import Demand
+from server.response_body import PipelineBody
 
 
 async def waits(demand: Demand) -> bool:
@@ -84,9 +87,17 @@ async def test_it_waits_again_where_the_body_was_quicker():
         await came_back.wait()
 
 
-async def test_a_keepalive_is_a_write_as_well():
-    """While the body writes something of its own the source waits too."""
+async def test_a_keepalive_is_a_write_as_well(autojump_clock):
+    """While the body writes a keepalive, which is nothing of the source's, the source waits too."""
     demand = Demand(3, new_burst_gate())
-    demand.busy()
-    assert demand.is_busy
-    assert await waits(demand)
+    send, receive = trio.open_memory_channel[list[bytes]](0)
+
+    @asynccontextmanager
+    async def silent():
+        with send, receive:
+            yield receive
+
+    async with PipelineBody(silent(), demand, keepalive_interval=10) as body:
+        assert await anext(body) == b": keepalive\n\n"
+        assert demand.is_busy
+        assert await waits(demand)
