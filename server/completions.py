@@ -134,7 +134,7 @@ def read_request(body: bytes) -> dict[str, Any]:
 
 async def _within(deadlines: Deadlines, opening: Any, request: UpstreamRequest) -> UpstreamResponse:
     """Open the upstream within the limits on its first word."""
-    deadline, kind = deadlines.next()
+    deadline, kind = deadlines.next(trio.current_time())
     with trio.CancelScope(deadline=deadline):
         response: UpstreamResponse = await opening(request)
         return response

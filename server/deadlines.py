@@ -18,8 +18,8 @@ class Deadlines:
     """The three limits on an upstream that talks too slowly; each in seconds, 0 = no limit.
 
     The clock of ``first_chunk_timeout`` and ``total_timeout`` starts with the object, that of ``idle_timeout`` with
-    each frame; it does not run before the first. Limits are applied around reads only: a client that reads slowly
-    costs the upstream nothing.
+    each frame; it does not run before the first. Limits are applied around reads only, and silence is the time spent
+    in them: a client that reads slowly costs the upstream nothing, in the middle of a frame either.
     """
 
     first_chunk_timeout: float = 0.0
@@ -27,18 +27,19 @@ class Deadlines:
     total_timeout: float = 0.0
     started: float = attrs.field(factory=trio.current_time)
     waits_for_first_chunk: bool = True
-    last_frame: float | None = None
+    silence: float | None = None
+    """Seconds spent in reads since the last frame."""
 
-    def next(self) -> tuple[float, UpstreamErrorKind]:
-        """When to give up waiting, in Trio's time, and why that would be."""
+    def next(self, now: float) -> tuple[float, UpstreamErrorKind]:
+        """When to give up a read that begins now, in Trio's time, and why that would be."""
         total = self.started + self.total_timeout if self.total_timeout else math.inf
         deadline, kind = total, UpstreamErrorKind.TOTAL_TIMEOUT
         if self.waits_for_first_chunk and self.first_chunk_timeout:
             first = self.started + self.first_chunk_timeout
             if first < deadline:
                 deadline, kind = first, UpstreamErrorKind.FIRST_CHUNK_TIMEOUT
-        if self.last_frame is not None and self.idle_timeout:
-            idle = self.last_frame + self.idle_timeout
+        if self.silence is not None and self.idle_timeout:
+            idle = now + self.idle_timeout - self.silence
             if idle < deadline:
                 deadline, kind = idle, UpstreamErrorKind.IDLE_TIMEOUT
         return deadline, kind
@@ -61,9 +62,13 @@ async def read_within(response: UpstreamResponse, deadlines: Deadlines) -> bytes
     Raises:
         UpstreamError: as ``receive``, or a limit was reached.
     """
-    deadline, kind = deadlines.next()
+    began = trio.current_time()
+    deadline, kind = deadlines.next(began)
     if deadline == math.inf:
         return await response.receive()
     with trio.CancelScope(deadline=deadline):
-        return await response.receive()
+        data = await response.receive()
+        if deadlines.silence is not None:
+            deadlines.silence += trio.current_time() - began
+        return data
     raise deadlines.expired(kind)

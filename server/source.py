@@ -93,9 +93,9 @@ class UpstreamSource:
                 waiting = []  # what waits for the next read holds nothing
             if self._decoder.ended:
                 return  # noqa: ASYNC910 - see above
-            if self._has_news:  # silence begins when there is nothing more to send, however slow the client was
+            if self._has_news:
                 self._has_news = False
-                deadlines.last_frame = trio.current_time()
+                deadlines.silence = 0.0
             data = await read_within(response, deadlines)
 
     def _pass_on(self, data: bytes, send: trio.MemorySendChannel[list[Item]]) -> list[Item]:

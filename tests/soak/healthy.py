@@ -80,10 +80,10 @@ def rest(draft: Draft) -> Case:
 
 
 def slow_tokens(draft: Draft) -> Case:
-    """A model that takes its time, with silences that are just allowed."""
+    """A model that takes its time: silences of up to half of what is allowed, two of which may meet."""
     rng = draft.rng
     talk = draft.talk(tokens=rng.randint(2, 12))
-    pauses = {at: rng.random() * IDLE_TIMEOUT / 2 for at in rng.sample(range(len(talk.raws)), min(len(talk.raws), 8))}
+    pauses = {at: rng.random() * IDLE_TIMEOUT / 4 for at in rng.sample(range(len(talk.raws)), min(len(talk.raws), 8))}
     steps: list[Step] = []
     for at, raw in enumerate(talk.raws):
         steps += [pauses.get(at, 0.0), *body_steps(rng, [raw], 0, ends=False)]
