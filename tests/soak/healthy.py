@@ -44,8 +44,9 @@ _BEHIND_THE_LAST: Final[Sequence[tuple[Any, bool, bool]]] = (
     (b"0\r\n\r\nHTTP/1.1 2", False, False),
 )
 """What follows ``[DONE]``, whether it is part of the body, and whether the body ends."""
-_SLOWEST: Final = 16_000
-"""Bytes a second. A system with a small buffer takes some 6 KB at a time: well within ``WRITE_TIMEOUT``."""
+_SLOWEST: Final = 32_000
+"""Bytes a second. A system with a small buffer takes some 6 KB at a time: well within ``WRITE_TIMEOUT``, and all of it
+within half of ``TOTAL_TIMEOUT``."""
 
 
 def _case(draft: Draft, talk: Conversation, script: Script | None = None, client: Reads | None = None) -> Case:
