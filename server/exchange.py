@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import structlog
 
 from pipeline.errors import StreamFailure
@@ -28,14 +27,6 @@ _log = structlog.get_logger("callahead")
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,200}\Z")
 _MODEL_SHOWN: Final = 128
 _PROBES: Final = frozenset({"live", "health", "metrics"})
-
-
-@attrs.define(eq=False)
-class _Dispatch:
-    choice_index: int
-    call_index: int
-    at: float
-    lead: float | None = None
 
 
 class Exchange(Observer):
@@ -69,7 +60,7 @@ class Exchange(Observer):
         self._started = time.perf_counter()
         self._first_chunk: float | None = None
         self._last_chunk: float | None = None
-        self._dispatches: list[_Dispatch] = []
+        self._dispatches: list[CapturedDispatch] = []
         self._capture: Capture | None = None
         self._captured: tuple[Mapping[str, Any] | None, str | None] | None = None
         self._request: bytes = b""
@@ -140,7 +131,7 @@ class Exchange(Observer):
 
     def call_dispatched(self, choice_index: int, call_index: int) -> None:
         """Note a dispatch; its lead is measured at the finish of its choice."""
-        self._dispatches.append(_Dispatch(choice_index, call_index, time.perf_counter() - self._started))
+        self._dispatches.append(CapturedDispatch(choice_index, call_index, time.perf_counter() - self._started))
 
     def choice_finished(self, choice_index: int, finish_reason: str) -> None:  # noqa: ARG002 - see above
         """Measure the lead of the choice's dispatches."""
@@ -233,9 +224,7 @@ class Exchange(Observer):
             request=self._request,
             response=response,
             drop_reason=drop_reason,
-            dispatches=[
-                CapturedDispatch(each.choice_index, each.call_index, each.at, each.lead) for each in self._dispatches
-            ],
+            dispatches=self._dispatches,
             first_chunk=None if self._first_chunk is None else self._first_chunk - self._started,
             last_chunk=None if self._last_chunk is None else self._last_chunk - self._started,
             total=time.perf_counter() - self._started,

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import attrs
 
-from pipeline.chunks import choice_key
+from pipeline.chunks import choice_key, choices_of
 from pipeline.completeness import Completeness
 from pipeline.errors import StreamCut
 from pipeline.items import Chunk, Payload, Shape
 from stages.aggregate_choice import ChoiceAggregate
 from stages.merge_values import merge_last
+from stages.tool_call_merge import bare_text
 
 __all__ = ["Aggregate", "AggregateOptions"]
 
@@ -51,38 +52,48 @@ class Aggregate:
         self.chunks = 0
         """How many chunks were folded."""
 
-    def feed(self, payload: Payload) -> None:  # noqa: C901 - the hot path: a call costs what the work does
+    def feed(self, payload: Payload) -> None:
         """Fold one chunk."""
         self.chunks += 1
         self._shape = None
-        envelope, choices = self._envelope, self._choices
+        self._add_envelope(payload)
+        choices = self._choices
+        for choice in choices_of(payload):
+            if type(choice) is dict:
+                index = choice.get("index")
+                if type(index) is not int:
+                    index = choice_key(choice)
+                if index not in choices:
+                    choices[index] = ChoiceAggregate()
+                choices[index].feed(choice)
+
+    def feed_run(self, shape: Shape, run: Sequence[Chunk]) -> None:
+        """Fold neighbouring chunks of one shape: behind the first of them only their texts are new."""
+        texts = [chunk.text for chunk in run]
+        if shape is not self._shape:
+            if _is_bare(shape) and 0 in self._choices:
+                self._add_envelope(shape.payload)
+            else:
+                self.feed(run[0].payload)
+                del texts[0]
+            self._shape = shape
+        if texts:
+            self.chunks += len(texts)
+            self._choices[0].add_text(shape, "".join(texts))
+
+    def _add_envelope(self, payload: Payload) -> None:
+        """Fold what a chunk says beside its choices."""
+        envelope = self._envelope
         for key, value in payload.items():
             if type(value) is str:
                 if value or key not in _IDENTITY:
                     envelope[key] = value
             elif key == "choices":
-                for choice in value if type(value) is list else ():
-                    if type(choice) is dict:
-                        index = choice.get("index")
-                        if type(index) is not int:
-                            index = choice_key(choice)
-                        if index not in choices:
-                            choices[index] = ChoiceAggregate()
-                        choices[index].feed(choice)
+                pass
             elif type(value) is dict and key != "usage":  # the counts of two chunks do not belong together
                 envelope[key] = merge_last(envelope.get(key), value)
             elif value or not (value is None or key in _IDENTITY):
                 envelope[key] = value
-
-    def feed_run(self, shape: Shape, run: Sequence[Chunk]) -> None:
-        """Fold neighbouring chunks of one shape: behind the first of them only their texts are new."""
-        if shape is not self._shape:
-            self.feed(run[0].payload)
-            self._shape = shape
-            run = run[1:]
-        if run:
-            self.chunks += len(run)
-            self._choices[0].add_text(shape, "".join([chunk.text for chunk in run]))
 
     def drop_call(self, choice_index: int, call_index: int) -> None:
         """Leave a call out of the response: what was taken for one may be none (5.6)."""
@@ -109,3 +120,8 @@ class Aggregate:
             "object": "chat.completion",
             **known,
         }
+
+
+def _is_bare(shape: Shape) -> bool:
+    """Whether the delta of its chunks has nothing but the text, as that of nearly every one."""
+    return len(shape.delta) == 1 and (shape.fragment is None or bare_text(shape.fragment) is not None)

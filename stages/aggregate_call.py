@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import attrs
+
 from pipeline.chunks import encode_json
 from pipeline.items import Payload
 from stages.merge_values import merge_piece, settled
@@ -12,80 +14,73 @@ from stages.tool_call_merge import ToolCall, bare_text, merge
 __all__ = ["CallAggregate"]
 
 _MERGED: Final = frozenset({"custom", "function", "id", "index", "type"})
-_MERGED_WITHIN: Final = {"custom": ("input", "name"), "function": ("arguments", "name")}
+_MERGED_WITHIN: Final = {"custom": frozenset({"input", "name"}), "function": frozenset({"arguments", "name"})}
 
 
-class CallAggregate:
+@attrs.define(eq=False)
+class CallAggregate(ToolCall):
     """What fragments add up to: the dispatcher's merge policy, its conflicts ignored, and the keys it does not know."""
 
-    __slots__ = ("_call", "_foreign_arguments", "_others", "_others_within")
-
-    def __init__(self) -> None:
-        self._call = ToolCall()
-        self._foreign_arguments: Any = None
-        self._others: dict[str, Any] = {}
-        self._others_within: dict[str, dict[str, Any]] = {}
+    _foreign_arguments: Any = attrs.field(default=None, init=False)
+    _others: dict[str, Any] | None = attrs.field(default=None, init=False)
+    _others_within: dict[str, dict[str, Any]] | None = attrs.field(default=None, init=False)
 
     def feed(self, fragment: Payload) -> None:
         """Add a fragment."""
         text = bare_text(fragment)
         if text is not None:
-            self._call.add_arguments(text)
+            self.add_arguments(text)
             return
-        merge(self._call, fragment)
-        for key, value in fragment.items():
-            if key not in _MERGED:
-                self._others[key] = merge_piece(self._others.get(key), value, key)
-            elif key in _MERGED_WITHIN and isinstance(value, dict):
-                self._add_within(key, value)
-
-    def add_arguments(self, text: str) -> None:
-        """Add argument text alone."""
-        self._call.add_arguments(text)
-
-    def _add_within(self, kind: str, parts: Payload) -> None:
-        merged = _MERGED_WITHIN[kind]
-        for key, value in parts.items():
-            if key not in merged:
-                others = self._others_within.setdefault(kind, {})
-                others[key] = merge_piece(others.get(key), value, key)
-            elif key == "arguments" and not isinstance(value, str):
-                self._foreign_arguments = merge_piece(self._foreign_arguments, value, key)
-
-    @property
-    def name(self) -> str:
-        """The function's name, empty where there is none."""
-        return self._call.name
+        merge(self, fragment)
+        if not fragment.keys() <= _MERGED:
+            self._others = _added(self._others, fragment, _MERGED)
+        for kind, merged in _MERGED_WITHIN.items():
+            parts = fragment.get(kind)
+            if isinstance(parts, dict):
+                if not parts.keys() <= merged:
+                    within = self._others_within = self._others_within or {}
+                    within[kind] = _added(within.get(kind), parts, merged)
+                if kind == "function" and not isinstance(parts.get("arguments", ""), str):
+                    self._foreign_arguments = merge_piece(self._foreign_arguments, parts["arguments"], "arguments")
 
     @property
     def is_named(self) -> bool:
         """Whether it can be called: a function or a custom tool was named."""
-        return bool(self._call.name or self._call.custom_name)
+        return bool(self.name or self.custom_name)
 
     @property
-    def arguments(self) -> str:
-        """The argument text; what came as another JSON value than a text is written as one (1.2)."""
-        text = self._call.arguments
+    def argument_text(self) -> str:
+        """The arguments; what came as another JSON value than a text is written as one (1.2)."""
+        text = self.arguments
         if not text and self._foreign_arguments is not None:
             return encode_json(settled(self._foreign_arguments)).decode()
         return text or ""
 
     def function(self) -> Payload:
         """The call's ``function`` object; in old streams the message's ``function_call``."""
-        others = _settled(self._others_within.get("function", {}))
-        return {"name": self._call.name, "arguments": self.arguments, **others}
+        return {"name": self.name, "arguments": self.argument_text, **self._within("function")}
 
     def response(self) -> Payload:
         """The element of the message's ``tool_calls``."""
-        call = self._call
-        kind = "function" if call.name or not call.custom_name else "custom"
-        response: Payload = {"id": call.id, "type": call.type or kind}
+        kind = "function" if self.name or not self.custom_name else "custom"
+        response: Payload = {"id": self.id, "type": self.type or kind}
         if kind == "function":
             response["function"] = self.function()
-        if call.custom_name:
-            custom = _settled(self._others_within.get("custom", {}))
-            response["custom"] = {"name": call.custom_name, "input": call.input or "", **custom}
-        return {**response, **_settled(self._others)}
+        if self.custom_name:
+            response["custom"] = {"name": self.custom_name, "input": self.input or "", **self._within("custom")}
+        return response if self._others is None else response | _settled(self._others)
+
+    def _within(self, kind: str) -> dict[str, Any]:
+        return _settled((self._others_within or {}).get(kind, {}))
+
+
+def _added(known: dict[str, Any] | None, parts: Payload, merged: frozenset[str]) -> dict[str, Any]:
+    """What is known of the keys that the merge policy does not know, with those of one fragment added."""
+    known = {} if known is None else known
+    for key, value in parts.items():
+        if key not in merged:
+            known[key] = merge_piece(known.get(key), value, key)
+    return known
 
 
 def _settled(values: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,8 @@ class ChoiceAggregate:
                     for name, piece in value.items():
                         if name == "content":
                             self._content.add(piece)
+                        elif name == "tool_calls":
+                            self._add_fragments(piece)
                         elif piece is not None:
                             self._add_piece(name, piece)
             elif key == "finish_reason":
@@ -71,8 +73,6 @@ class ChoiceAggregate:
                 self._role = value
         elif key == "refusal":
             self._refusal = merge_piece(self._refusal, value, key)
-        elif key == "tool_calls":
-            self._add_fragments(value)
         elif key == "function_call":
             self._add_function_call(value)
         else:
@@ -140,7 +140,7 @@ class ChoiceAggregate:
             if self._calls[place].is_named and (place[0] or place[1] not in self.dropped)
         ]
         # Dynamo's check builds values here, and refuses 1e999; this one is the dispatcher's.
-        if self.finish_reason == "length" and calls and calls[-1].name and not is_json(calls[-1].arguments):
+        if self.finish_reason == "length" and calls and calls[-1].name and not is_json(calls[-1].argument_text):
             del calls[-1]
         return calls if options.parallel_tool_calls else calls[:1]
 

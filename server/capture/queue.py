@@ -24,6 +24,7 @@ class BoundedQueue(Generic[T]):
         self._items: deque[tuple[T, int]] = deque()
         self._bytes = 0
         self._changed = trio.Event()
+        self._filled = trio.Event()
         self.closed = False
 
     def __len__(self) -> int:
@@ -42,12 +43,31 @@ class BoundedQueue(Generic[T]):
         self._items.append((item, size))
         self._bytes += size
         self._changed.set()
+        if self._is_filled:
+            self._filled.set()
         return True
 
     def close(self) -> None:
         """Refuse everything from now on; what is in can still be taken. Idempotent."""
         self.closed = True
         self._changed.set()
+        self._filled.set()
+
+    @property
+    def _is_filled(self) -> bool:
+        return 2 * len(self._items) >= self._max_items or 2 * self._bytes >= self._max_bytes
+
+    async def fill(self, seconds: float) -> None:
+        """Give it time to fill: wait so long, but no longer than until half of its room is taken or it is closed.
+
+        Checkpoints.
+        """
+        await trio.lowlevel.checkpoint()
+        if self.closed or self._is_filled:
+            return
+        self._filled = trio.Event()
+        with trio.move_on_after(seconds):
+            await self._filled.wait()
 
     async def take(self, max_items: int, max_bytes: int) -> list[T]:
         """The next items in order, as many as there are within the limits; one at least.

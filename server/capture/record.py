@@ -25,7 +25,7 @@ _NO_LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
 _LONGEST_NAME: Final = 256
 
 
-@attrs.frozen
+@attrs.define
 class CapturedDispatch:
     """One tool call that was dispatched."""
 
@@ -109,7 +109,7 @@ class RecordEncoder:
     def _contents(self, record: CaptureRecord) -> dict[str, Any]:
         return {
             "request": _embedded(record.request),
-            "response": None if record.response is None else _embedded(encode_json(record.response)),
+            "response": record.response,
             "headers": picked_headers(record.headers, self._headers),
         }
 
@@ -147,7 +147,11 @@ class RecordEncoder:
             "dispatches": [_dispatch(each) for each in record.dispatches],
             "timings": {key: round(value, 6) for key, value in timings.items() if value is not None},
         }
-        return orjson.dumps({key: value for key, value in parts.items() if value is not None})
+        said = {key: value for key, value in parts.items() if value is not None}
+        try:
+            return orjson.dumps(said)
+        except TypeError:  # what encode_json knows to write: not every reader of JSON takes it
+            return orjson.dumps({**said, "response": _embedded(encode_json(said["response"]))})
 
 
 def _dispatch(dispatch: CapturedDispatch) -> dict[str, Any]:

@@ -19,6 +19,8 @@ _log = structlog.get_logger("callahead")
 
 _BATCH_RECORDS: Final = 256
 _BATCH_BYTES: Final = 1024 * 1024
+_PAUSE: Final = 0.05
+"""Seconds between two writes, in which more comes together: each may be a visit to a thread, or to a disk."""
 _CLOSE_TIME: Final = 1.0
 """Seconds that a sink gets to close although its task was cancelled."""
 
@@ -77,6 +79,7 @@ class SinkWriter:
                 await self._write(lines)
                 self._in_hand = 0
                 self._is_behind = self._is_behind and len(self._queue) > 0
+                await self._queue.fill(_PAUSE)
         finally:
             self._queue.close()
             self.lose(Loss.SHUTDOWN, self._in_hand + self._queue.clear())

@@ -47,6 +47,18 @@ async def test_records_are_written_without_waiting_for_more():
         assert it.sinks["a"].ids == ["r1"]
 
 
+async def test_records_that_follow_each_other_share_writes(autojump_clock):
+    """A second of many records costs a sink some twenty writes; none waits for more than a moment."""
+    async with running() as it:
+        for number in range(1000):
+            it.capture.offer(record(number))
+            await trio.sleep(0.001)
+        assert len(it.sinks["a"].ids) >= 900
+        assert it.sinks["a"].batches <= 25
+        await trio.sleep(0.1)
+        assert len(it.sinks["a"].ids) == 1000
+
+
 def test_wants():
     """Models and sampling are those of the settings."""
     it = make_capture(models=("qwen*",), sample=1.0)
@@ -58,7 +70,7 @@ def test_wants():
 class TestSlowSinks:
     """Records are lost rather than requests slowed."""
 
-    async def test_a_slow_sink_loses_records_for_itself_only(self, log):
+    async def test_a_slow_sink_loses_records_for_itself_only(self, log, autojump_clock):  # noqa: ARG002 - it is the clock
         """Its queue is bounded; what is over it is counted and logged once; the other sink gets everything."""
         gate = trio.Event()
         async with running({"slow": ScriptedOptions(gate=gate), "fast": ScriptedOptions()}, queue_records=4) as it:
@@ -66,7 +78,7 @@ class TestSlowSinks:
             await it.sinks["slow"].in_write.wait()
             for number in range(1, 10):
                 it.capture.offer(record(number))
-                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep(1)
             assert len(it.sinks["fast"].ids) == 10
             assert it.lost("queue_full", "slow") == 5
             gate.set()
@@ -132,14 +144,14 @@ class TestSlowSinks:
 class TestFailingSinks:
     """A failure costs the batch, is said once, and ends."""
 
-    async def test_said_once_until_it_works_again(self, log):
+    async def test_said_once_until_it_works_again(self, log, autojump_clock):  # noqa: ARG002 - it is the clock
         """Every lost record is counted, the log has one line for the failure and one for the recovery."""
         full = OSError(errno.ENOSPC, "No space left on device")
         failures = [full, full, SinkError("out of paper"), None, full]
         async with running({"a": ScriptedOptions(failures)}) as it:
             for number in range(6):
                 it.capture.offer(record(number))
-                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep(1)
         assert it.sinks["a"].ids == ["r3", "r5"]
         assert (it.lost("disk_full"), it.lost("sink_error"), it.written()) == (3, 1, 2)
         assert (

@@ -1,5 +1,6 @@
 """The queue that refuses instead of making anybody wait."""
 
+import pytest
 import trio
 
 from server.capture.queue import BoundedQueue
@@ -57,6 +58,32 @@ async def test_taking_waits(autojump_clock):
         await trio.testing.wait_all_tasks_blocked()
         queue.offer("a", 1)
     assert got == ["a"]
+
+
+@pytest.mark.parametrize(("ends", "waited"), [("time", 5), ("items", 2), ("bytes", 2), ("closed", 2)])
+async def test_filling(ends, waited, autojump_clock):
+    """It is given the time, but no more once it is half full or closed; nothing is taken out."""
+    queue = BoundedQueue(4, 100)
+    queue.offer("a", 1)
+
+    async def change() -> None:
+        await trio.sleep(2)
+        match ends:
+            case "items":
+                queue.offer("b", 1)
+            case "bytes":
+                queue.offer("b", 49)
+            case "closed":
+                queue.close()
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(change)
+        await queue.fill(5)
+        assert trio.current_time() - began == waited
+        await queue.fill(5)
+        assert trio.current_time() - began == (10 if ends == "time" else waited)
+    assert (await queue.take(9, 100))[0] == "a"
 
 
 async def test_closing():
