@@ -5,6 +5,7 @@ from pipeline.items import Chunk, End, Item, Shape, SideEvent, StreamError, Verb
 from pipeline.observer import Observer
 from pipeline.plan import DEFAULT_STAGES, Plan, make_plan
 from pipeline.registry import StageRegistry
+from pipeline.runs import Run
 from pipeline.sse import Frame, SseDecoder, sse_frame
 from pipeline.stage import EventStyle, Flow, NoOptions, RequestContext, Stage
 
@@ -23,6 +24,7 @@ __all__ = [
     "PlanError",
     "RegistryError",
     "RequestContext",
+    "Run",
     "Shape",
     "SideEvent",
     "SseDecoder",

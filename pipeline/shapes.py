@@ -15,7 +15,7 @@ import orjson
 
 from pipeline.items import Chunk, Item, Payload, Shape
 
-__all__ = ["Shapes", "end_of_run"]
+__all__ = ["Shapes"]
 
 _REMEMBERED: Final = 4
 """Shapes of one stream that are known at a time: calls in parallel take turns."""
@@ -102,20 +102,6 @@ def _take_run(shape: Shape, raws: Sequence[bytes], at: int, items: list[Item]) -
             break
         items.append(Chunk.repeated(raw, shape, text))
         at += 1
-    return at
-
-
-def end_of_run(burst: Sequence[Any], at: int) -> int:
-    """Where the run ends that begins at ``at``: neighbouring chunks of one shape, or one item without a shape."""
-    first = burst[at]
-    at += 1
-    if type(first) is Chunk and (shape := first.shape) is not None:
-        end = len(burst)
-        try:
-            while at < end and burst[at].shape is shape:
-                at += 1
-        except AttributeError:  # no chunk
-            pass
     return at
 
 

@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 import trio
 
-from pipeline.items import Chunk, Item, Shape
+from pipeline.items import Item
 from pipeline.observer import Observer
-from pipeline.shapes import end_of_run
+from pipeline.runs import Run, runs_in
 
 __all__ = ["EventStyle", "Flow", "NoOptions", "RequestContext", "Stage"]
+
+
+_PATIENCE: Final = 2
+"""How often a stage is asked in a row about what is left of one run."""
 
 
 class Flow(enum.Enum):
@@ -119,17 +123,22 @@ class Stage:
         For stages that must look at more than ``wakes_for`` is asked about.
         """
         at = 0
-        while at < len(burst):
-            if self.wakes_for(burst[at]):
+        for part in runs_in(burst):
+            if type(part) is Run:
+                if self.wakes_for(part.chunks[0]):
+                    return at
+                at += len(part.chunks)
+            elif self.wakes_for(part):
                 return at
-            at = end_of_run(burst, at)
+            else:
+                at += 1
         return None
 
     def feed(self, item: Item) -> Iterable[Any]:
         """Take one item, give none to many. Called in order; never after ``close``."""
         return (item,)
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Any]) -> int:  # noqa: ARG002 - for subclasses
+    def feed_run(self, run: Run, out: list[Any]) -> int:  # noqa: ARG002 - for subclasses
         """Take neighbouring chunks of one shape at once, as many as that makes no difference for.
 
         It is there for speed alone: what comes of the chunks, which is appended to ``out``, is what ``feed`` would give
@@ -142,25 +151,29 @@ class Stage:
 
     def feed_burst(self, burst: list[Any], out: list[Any]) -> None:
         """Feed a burst until the stage is finished; what comes of it is appended to ``out``."""
-        at, end, declined = 0, len(burst), None
-        while at < end:
-            item = burst[at]
-            shape = item.shape if type(item) is Chunk else None
-            if shape is None:
-                after = at + 1
+        for part in runs_in(burst):
+            if type(part) is Run:
+                taken = self.feed_run(part, out)
+                if taken < len(part.chunks):
+                    self._feed_rest(part, taken, out)
             else:
-                after = end_of_run(burst, at)
-                run = burst if after - at == end else burst[at:after]
-                taken = self.feed_run(shape, run, out)
+                out += self.feed(part)
+            if self.finished:
+                return
+
+    def _feed_rest(self, run: Run, at: int, out: list[Any]) -> None:
+        """Feed what ``feed_run`` has not taken: one chunk, behind which there may be a run again."""
+        chunks = run.chunks
+        declined = 0 if at else 1
+        while at < len(chunks):
+            out += self.feed(chunks[at])
+            if self.finished:
+                return
+            at += 1
+            if declined < _PATIENCE and at < len(chunks):
+                taken = self.feed_run(Run(run.shape, chunks[at:]), out)
                 at += taken
-                if taken or shape is not declined:  # what follows the next one may be a run; but it is not asked thrice
-                    after = min(after, at + 1)
-                declined = None if taken else shape
-            while at < after:
-                out += self.feed(burst[at])
-                if self.finished:
-                    return
-                at += 1
+                declined = 0 if taken else declined + 1
 
     def close(self) -> Iterable[Any]:
         """The source has ended: give what is left. Called at most once; not after a cancellation."""

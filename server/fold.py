@@ -12,7 +12,7 @@ from pipeline.assembly import Source, open_pipeline
 from pipeline.chunks import encode_json, error_of, exact_object, exact_payload, parse_json, reports_error
 from pipeline.decode import reported_failure
 from pipeline.items import Chunk, End, Payload, StreamError
-from pipeline.shapes import end_of_run
+from pipeline.runs import Run, runs_in
 from pipeline.stage import Flow, Stage
 from server.demand import Demand
 from server.errors import UpstreamError, UpstreamErrorKind
@@ -70,16 +70,13 @@ async def fold(
     async with open_pipeline(source, _folded(stages)) as bursts:
         async for burst in bursts:
             demand.taken()
-            at = 0
-            while at < len(burst):
-                item = burst[at]
-                begin, at = at, end_of_run(burst, at)
-                if isinstance(item, End):
+            for part in runs_in(burst):
+                if isinstance(part, End):
                     return _whole(aggregate)
-                if isinstance(item, Chunk) and item.shape is not None:
-                    aggregate.feed_run(item.shape, burst[begin:at])
+                if isinstance(part, Run):
+                    aggregate.feed_run(part)
                 else:
-                    _fold_item(item, aggregate)
+                    _fold_item(part, aggregate)
             demand.wants_more()
         await trio.lowlevel.checkpoint_if_cancelled()  # a source being cancelled is no end of the stream
     cut = aggregate.cut()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -10,7 +10,8 @@ import attrs
 from pipeline.chunks import choice_key, choices_of
 from pipeline.completeness import Completeness
 from pipeline.errors import StreamCut
-from pipeline.items import Chunk, Payload, Shape
+from pipeline.items import Payload, Shape
+from pipeline.runs import Run
 from stages.aggregate_choice import ChoiceAggregate
 from stages.merge_values import merge_last
 from stages.tool_call_merge import bare_text
@@ -67,19 +68,19 @@ class Aggregate:
                     choices[index] = ChoiceAggregate()
                 choices[index].feed(choice)
 
-    def feed_run(self, shape: Shape, run: Sequence[Chunk]) -> None:
+    def feed_run(self, run: Run) -> None:
         """Fold neighbouring chunks of one shape: behind the first of them only their texts are new."""
-        texts = [chunk.text for chunk in run]
+        shape = run.shape
         if shape is not self._shape:
             if _is_bare(shape) and 0 in self._choices:
                 self._add_envelope(shape.payload)
             else:
-                self.feed(run[0].payload)
-                del texts[0]
+                self.feed(run.chunks[0].payload)
+                run = Run(shape, run.chunks[1:])
             self._shape = shape
-        if texts:
-            self.chunks += len(texts)
-            self._choices[0].add_text(shape, "".join(texts))
+        if run.chunks:
+            self.chunks += len(run.chunks)
+            self._choices[0].add_text(shape, run.text)
 
     def _add_envelope(self, payload: Payload) -> None:
         """Fold what a chunk says beside its choices."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from pipeline.items import Chunk, Item, Payload, Shape
+from pipeline.items import Chunk, Item, Payload
+from pipeline.runs import Run
 from pipeline.stage import Stage
 
 __all__ = ["EmptySkip"]
@@ -37,10 +38,10 @@ class EmptySkip(Stage):
         """Sleep until a chunk is empty."""
         return isinstance(item, Chunk) and item.shape is None and _is_empty(item.payload)
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:  # noqa: ARG002 - whatever the shape
+    def feed_run(self, run: Run, out: list[Item]) -> int:
         """Take them all: none is empty."""
-        out += run
-        return len(run)
+        out += run.chunks
+        return len(run.chunks)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item unless it is an empty chunk."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from pipeline.chunks import choices_of, delta_of, exact_payload, replace_choices, replace_delta
-from pipeline.items import Chunk, Item, Shape
+from pipeline.items import Chunk, Item
+from pipeline.runs import Run
 from pipeline.stage import RequestContext, Stage
 
 __all__ = ["ParallelCallFilter"]
@@ -44,12 +45,12 @@ class ParallelCallFilter(Stage):
             return item.shape.fragment is not None and not _is_kept(item.shape.fragment)
         return any(map(_has_parallel_calls, choices_of(item.payload)))
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+    def feed_run(self, run: Run, out: list[Item]) -> int:
         """Take chunks without a call, or of the one that is kept."""
-        if shape.fragment is not None and not _is_kept(shape.fragment):
+        if run.shape.fragment is not None and not _is_kept(run.shape.fragment):
             return 0
-        out += run
-        return len(run)
+        out += run.chunks
+        return len(run.chunks)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk."""

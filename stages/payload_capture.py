@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import Any
 
 import trio
 
@@ -11,7 +11,7 @@ from pipeline.chunks import error_of, reports_error
 from pipeline.decode import reported_failure
 from pipeline.errors import StreamFailure
 from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
-from pipeline.shapes import end_of_run
+from pipeline.runs import Run, runs_in
 from pipeline.stage import RequestContext, Stage
 from stages.aggregate import Aggregate, AggregateOptions
 
@@ -74,7 +74,7 @@ class PayloadCapture(Stage):
         finally:
             self._settle(None, "response_stream_dropped")
 
-    def _see(self, items: Sequence[Item] | None) -> None:
+    def _see(self, items: list[Item] | None) -> None:
         """Fold items; none is the end of the source. A bug here is the record's, not the client's."""
         if self._is_settled:
             return
@@ -86,13 +86,10 @@ class PayloadCapture(Stage):
         except Exception as error:  # noqa: BLE001 - the reason says what it was
             self._settle(None, f"aggregation_failed:{type(error).__name__}: {error}")
 
-    def _fold(self, burst: Sequence[Item]) -> None:
-        at = 0
-        while at < len(burst):
-            item = burst[at]
-            begin, at = at, end_of_run(burst, at)
-            if type(item) is Chunk and item.shape is not None:
-                self._aggregate.feed_run(item.shape, cast("Sequence[Chunk]", burst[begin:at]))
+    def _fold(self, burst: list[Item]) -> None:
+        for item in runs_in(burst):
+            if type(item) is Run:
+                self._aggregate.feed_run(item)
             elif type(item) is Chunk:
                 if reports_error(item.payload):
                     self._settle_failure(reported_failure(error_of(item.payload), item.raw or b""))

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from pipeline.chunks import MAX_CHOICES, choices_of, delta_of, reports_error, usable_index
-from pipeline.items import Chunk, End, Item, Payload, Shape, SideEvent, StreamError
+from pipeline.items import Chunk, End, Item, Payload, SideEvent, StreamError
+from pipeline.runs import Run
 from pipeline.stage import RequestContext, Stage
 
 __all__ = ["ReasoningDispatch", "ReasoningDispatchOptions"]
@@ -74,15 +75,15 @@ class ReasoningDispatch(Stage):
                 return True
         return reports_error(payload)
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+    def feed_run(self, run: Run, out: list[Item]) -> int:
         """Take reasoning, which has no finish reason; and anything else where it ends no block."""
-        if shape.key in _KEYS:
+        if run.shape.key in _KEYS:
             if not self._is_over:
-                self._add(0, "".join([chunk.text for chunk in run]))
+                self._add(0, run.text)
         elif 0 in self._blocks:
             return 0
-        out += run
-        return len(run)
+        out += run.chunks
+        return len(run.chunks)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the events that a chunk brings about, then the item itself."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from pipeline.chunks import MAX_CHOICES, choice_key, choices_of, delta_of, exact_payload, replace_choices, replace_delta
-from pipeline.items import Chunk, Item, Shape
+from pipeline.items import Chunk, Item
+from pipeline.runs import Run
 from pipeline.stage import RequestContext, Stage
 
 __all__ = ["RoleDedup"]
@@ -51,12 +52,12 @@ class RoleDedup(Stage):
         self._seen |= keys
         return False
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+    def feed_run(self, run: Run, out: list[Item]) -> int:
         """Take chunks without a role."""
-        if shape.delta.get("role") is not None:
+        if run.shape.delta.get("role") is not None:
             return 0
-        out += run
-        return len(run)
+        out += run.chunks
+        return len(run.chunks)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk."""

@@ -9,7 +9,8 @@ from pipeline.chunks import encode_json, error_of
 from pipeline.completeness import Completeness
 from pipeline.decode import reported_failure
 from pipeline.errors import StreamFailure
-from pipeline.items import Chunk, Item, Payload, Shape, SideEvent, StreamError, Verbatim
+from pipeline.items import Chunk, Item, Payload, SideEvent, StreamError, Verbatim
+from pipeline.runs import Run
 from pipeline.sse import sse_frame
 from pipeline.stage import EventStyle, Flow, RequestContext, Stage
 
@@ -44,14 +45,14 @@ class SseEncoder(Stage):
         if context.event_style is EventStyle.CHUNK:
             self._envelope = dict(_DEFAULTS)
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[bytes]) -> int:
+    def feed_run(self, run: Run, out: list[bytes]) -> int:
         """Take chunks of a choice that has begun: one with a shape neither begins nor finishes another."""
         if not self._completeness.is_open(0):
             return 0
         if self._envelope is not None:
-            self._envelope.update(_usable(shape.payload))
-        out += [chunk.raw for chunk in run if chunk.raw is not None]
-        return len(run)
+            self._envelope.update(_usable(run.shape.payload))
+        out += [chunk.raw for chunk in run.chunks if chunk.raw is not None]
+        return len(run.chunks)
 
     def feed(self, item: Item) -> Iterable[bytes]:
         """Give the frame of one item."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -18,7 +17,8 @@ from pipeline.chunks import (
     reports_error,
     usable_index,
 )
-from pipeline.items import Chunk, End, Evidence, Item, Payload, Shape, StreamError
+from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
+from pipeline.runs import Run
 from pipeline.stage import RequestContext, Stage
 from stages.formats.call_ids import CallIds
 from stages.formats.format import REASONING_KEYS, Format
@@ -123,7 +123,7 @@ class TextParser(Stage):
         """Sleep as long as every item goes out as it came: then nothing was found, and nothing is held."""
         out: list[Any] = []
         super().feed_burst(burst, out)
-        if len(out) == len(burst) and all(map(operator.is_, out, burst)):
+        if out == burst:  # items are equal only to themselves
             return None
         self._ahead = burst, out
         return 0
@@ -136,15 +136,15 @@ class TextParser(Stage):
         else:
             super().feed_burst(burst, out)
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+    def feed_run(self, run: Run, out: list[Item]) -> int:
         """Take text that all goes out as it is."""
         state = self._choices.get(0)
-        reader = state.readers.get(shape.key) if state is not None and not state.is_over else None
-        if reader is None or self._is_over or not reader.passes("".join([chunk.text for chunk in run])):
+        reader = state.readers.get(run.shape.key) if state is not None and not state.is_over else None
+        if reader is None or self._is_over or not reader.passes(run.text):
             return 0
-        self._last = shape.payload
-        out += run
-        return len(run)
+        self._last = run.shape.payload
+        out += run.chunks
+        return len(run.chunks)
 
     def feed(self, item: Item) -> Iterable[Item]:
         """Give the item, or an edited chunk; what is held goes in front of the end."""

@@ -12,6 +12,7 @@ import attrs
 from pipeline.chunks import usable_index
 from pipeline.items import Payload
 from pipeline.observer import Observer
+from pipeline.runs import Run
 from stages.json_scanner import JsonScanner, Verdict
 from stages.json_syntax import is_json
 from stages.refusals import Refusal
@@ -106,30 +107,31 @@ class ChoiceCalls:
         opened.call.add_arguments(text)
         return self._judge(index, opened, text)
 
-    def feed_run(self, fragment: Payload, texts: list[str]) -> int:
+    def feed_run(self, run: Run) -> int:
         """Add neighbouring fragments to their call, up to the first that may complete or settle it.
 
         Args:
-            fragment: one of them, with a usable index; they differ in their arguments alone.
-            texts: the arguments of each.
+            run: their chunks.
 
         Returns:
             How many were added.
         """
+        fragment = run.shape.fragment
+        assert fragment is not None
         opened = self._open.get(fragment["index"])
         if opened is None or not _repeats(fragment, opened.call):
             return 0
-        scanner, text = opened.scanner.copy(), "".join(texts)
+        scanner, text, added = opened.scanner.copy(), run.text, len(run.texts)
         if scanner.feed(text) is not Verdict.INCOMPLETE:  # else it was incomplete after each of them
             scanner = opened.scanner.copy()
-            del texts[next(at for at, each in enumerate(texts) if scanner.feed(each) is not Verdict.INCOMPLETE) :]
-            scanner, text = opened.scanner.copy(), "".join(texts)
+            added = next(at for at, each in enumerate(run.texts) if scanner.feed(each) is not Verdict.INCOMPLETE)
+            scanner, text = opened.scanner.copy(), "".join(run.texts[:added])
             scanner.feed(text)
         if opened.call.text_bytes + utf8_length(text) > self._budget.max_argument_bytes:
             return 0
         opened.scanner = scanner
         opened.call.add_arguments(text)
-        return len(texts)
+        return added
 
     def finish(self, reason: str) -> list[Payload]:
         """The terminal pass: settle every open call, in ascending index; gives the payloads of those that are whole.

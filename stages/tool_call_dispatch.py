@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from pipeline.chunks import MAX_CHOICES, choices_of, delta_of, finish_reason_of, reports_error, usable_index
-from pipeline.items import Chunk, End, Item, Payload, Shape, SideEvent, StreamError
+from pipeline.items import Chunk, End, Item, Payload, SideEvent, StreamError
+from pipeline.runs import Run
 from pipeline.stage import RequestContext, Stage
 from stages.refusals import Refusal
 from stages.tool_call_assembly import CallBudget, ChoiceCalls
@@ -80,13 +81,13 @@ class ToolCallDispatch(Stage):
                 self._note_finish(usable_index(choice.get("index", 0)), finish_reason_of(choice))
         return False
 
-    def feed_run(self, shape: Shape, run: list[Chunk], out: list[Item]) -> int:
+    def feed_run(self, run: Run, out: list[Item]) -> int:
         """Take chunks without a call, and fragments of an open one up to the first that may settle it."""
-        taken = len(run)
-        if shape.fragment is not None and not self._is_over:
+        taken = len(run.chunks)
+        if run.shape.fragment is not None and not self._is_over:
             calls = self._choices.get(0)
-            taken = calls.feed_run(shape.fragment, [chunk.text for chunk in run]) if calls else 0
-        out += run[:taken]
+            taken = calls.feed_run(run) if calls else 0
+        out += run.chunks[:taken]
         return taken
 
     def feed(self, item: Item) -> Iterable[Item]:

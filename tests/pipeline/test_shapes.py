@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pipeline.chunks import exact_payload
 from pipeline.decode import ItemDecoder, item_of
 from pipeline.items import Chunk
-from pipeline.shapes import end_of_run
+from pipeline.runs import runs_in
 from pipeline.sse import SseDecoder
-from pipeline.testing import call_chunk, chunk, text_chunk, with_shapes
+from pipeline.testing import text_chunk, with_shapes
 from pipeline.testing.fingerprint import fingerprint
 
 ENVELOPE = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -72,7 +72,7 @@ class TestWhatHasAShape:
         assert [item.payload for item in items] == payloads
         assert len({id(item.shape) for item in items}) == 1
         assert items[0].shape.key == key
-        assert end_of_run(items, 0) == len(items)
+        assert [run.chunks for run in runs_in(items)] == [items]
 
     @pytest.mark.parametrize(
         "payload",
@@ -169,12 +169,6 @@ def test_another_payload_has_no_shape():
     _, shaped = with_shapes([text_chunk("a"), text_chunk("b")])
     assert attrs.evolve(shaped, raw=b": note\n" + (shaped.raw or b"")).payload == text_chunk("b").payload
     assert shaped.edited({}).shape is None
-
-
-def test_what_ends_a_run():
-    """A run is of one shape; what is no chunk, or has no shape, stands alone."""
-    burst = [*with_shapes([text_chunk("a"), text_chunk("b"), chunk(finish="stop"), call_chunk(0, arguments="a")]), b"x"]
-    assert [end_of_run(burst, at) for at in range(len(burst))] == [2, 2, 3, 4, 5]
 
 
 @st.composite
