@@ -13,6 +13,7 @@ from pipeline.driver import run_stage
 from pipeline.items import Item
 from pipeline.joined import joined
 from pipeline.stage import Stage
+from pipeline.watching import WatchedEnd, WatchingStage
 
 __all__ = ["Source", "open_pipeline"]
 
@@ -30,7 +31,8 @@ async def open_pipeline(
 ) -> AsyncIterator[trio.MemoryReceiveChannel[list[Any]]]:
     """Run a source through stages, each in a task of its own; yields the channel that the last one sends to.
 
-    A stage that sleeps until an item concerns it (``Stage.wakes_for``) has its task from then on.
+    A stage that sleeps until an item concerns it (``Stage.wakes_for``) has its task from then on; one that only looks
+    on (``WatchingStage``) has none.
 
     The nursery is the request: leaving the block, for whatever reason, cancels and awaits every task and closes every
     channel. An error of the source itself leaves the block as it is, not as a group; errors of stages arrive in band.
@@ -40,24 +42,44 @@ async def open_pipeline(
         stages: names and stages in running order.
         join: whether runs of neighbouring pure stages share a task; nothing else differs.
     """
+    watching = []
+    for name, stage in stages:
+        if isinstance(stage, WatchingStage):
+            stage.name = name
+            watching.append(stage)
     try:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
             running = joined(stages) if join else stages
-            before: list[Stage | None] = [None, *(stage for _, stage in running)]
-            for (name, stage), previous in reversed(list(zip(running, before, strict=False))):
-                if can_sleep(stage, previous):
+            for (name, stage), is_pure in reversed(list(zip(running, _pure_senders(running), strict=True))):
+                if is_pure and isinstance(stage, WatchingStage):
+                    send = cast("trio.MemorySendChannel[list[Any]]", WatchedEnd(stage, send))
+                elif is_pure and can_sleep(stage):
                     send = cast("trio.MemorySendChannel[list[Any]]", DormantStage(stage, name, send, nursery))
-                    continue
-                into, taken = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
-                nursery.start_soon(run_stage, stage, name, taken, send, name=f"stage {name}")
-                send = into
+                else:
+                    into, taken = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
+                    nursery.start_soon(run_stage, stage, name, taken, send, name=f"stage {name}")
+                    send = into
             nursery.start_soon(_run_source, source, send, name="source")
             with receive:
                 yield receive
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         _raise_first(group)
+    finally:
+        for stage in watching:
+            stage.let_go()
+
+
+def _pure_senders(stages: Sequence[tuple[str, Stage]]) -> list[bool]:
+    """Whether whoever sends to each stage does nothing with the channel but what the driver does."""
+    found: list[bool] = []
+    is_pure = True
+    for _, stage in stages:
+        found.append(is_pure)
+        if not (is_pure and isinstance(stage, WatchingStage)):  # else it has no task, and sends nothing
+            is_pure = type(stage).run is Stage.run
+    return found
 
 
 async def _run_source(source: Source, send: trio.MemorySendChannel[list[Any]]) -> None:

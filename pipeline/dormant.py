@@ -13,17 +13,10 @@ from pipeline.stage import Stage
 __all__ = ["DormantStage", "can_sleep"]
 
 
-def can_sleep(stage: Stage, before: Stage | None) -> bool:
-    """Whether a stage may be left out for a while.
-
-    Args:
-        stage: the stage.
-        before: the one in front of it, which must do nothing with its channel but what the driver does; none where that
-            is the source.
-    """
-    is_pure = before is None or type(before).run is Stage.run
+def can_sleep(stage: Stage) -> bool:
+    """Whether a stage may be left out for a while."""
     kind = type(stage)
-    return is_pure and (kind.wakes_for is not Stage.wakes_for or kind.first_to_wake is not Stage.first_to_wake)
+    return kind.wakes_for is not Stage.wakes_for or kind.first_to_wake is not Stage.first_to_wake
 
 
 class DormantStage:
@@ -80,7 +73,7 @@ class DormantStage:
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
     ) -> None:
         """See ``__enter__``."""
-        self.close()
+        self._send.__exit__(exc_type, exc_value, tb)
 
     def _find(self, burst: list[Any]) -> int | None:
         """Where the first item is that concerns the stage, if it sleeps; each item is asked about once."""

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import trio
-
 from pipeline.chunks import error_of, reports_error
 from pipeline.decode import reported_failure
 from pipeline.errors import StreamFailure
 from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
 from pipeline.runs import Run, runs_in
-from pipeline.stage import RequestContext, Stage
+from pipeline.stage import RequestContext
+from pipeline.watching import WatchingStage
 from stages.aggregate import Aggregate, AggregateOptions
 
 __all__ = ["PayloadCapture"]
 
 
-class PayloadCapture(Stage):
+class PayloadCapture(WatchingStage):
     """Folds the stream into one response for the record of the request; passes everything on untouched.
 
     Emits: every item as it came. The outcome goes to ``Observer.payload_captured``, exactly once: at the first error,
@@ -42,37 +41,17 @@ class PayloadCapture(Stage):
         """Idle unless the request is to be captured."""
         return not context.capture
 
-    def feed(self, item: Item) -> Iterable[Item]:
-        """Fold one item, and pass it on."""
-        self._see([item])
-        return (item,)
+    def watch(self, burst: list[Item]) -> None:
+        """Fold a burst."""
+        self._see(burst)
 
-    def close(self) -> Iterable[Item]:
+    def end(self) -> None:
         """Settle at the end of the stream."""
         self._see(None)
-        return ()
 
-    async def run(
-        self,
-        receive: trio.MemoryReceiveChannel[list[Any]],
-        send: trio.MemorySendChannel[list[Any]],
-    ) -> None:
-        """Send each burst on before it is folded. Checkpoints; settles also when cancelled."""
-        try:
-            await trio.lowlevel.checkpoint()
-            while True:  # noqa: ASYNC913 - either channel has a wait in it, as in the driver
-                burst = await receive.receive()
-                try:
-                    send.send_nowait(burst)
-                except trio.WouldBlock:
-                    await send.send(burst)
-                self._see(burst)
-                burst = []  # a stage that waits holds nothing
-        except trio.EndOfChannel:
-            await trio.lowlevel.checkpoint_if_cancelled()  # a source being cancelled is no end of the stream
-            self.close()
-        finally:
-            self._settle(None, "response_stream_dropped")
+    def leave(self) -> None:
+        """Settle where nothing else has."""
+        self._settle(None, "response_stream_dropped")
 
     def _see(self, items: list[Item] | None) -> None:
         """Fold items; none is the end of the source. A bug here is the record's, not the client's."""

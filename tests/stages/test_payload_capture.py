@@ -18,7 +18,7 @@ from pipeline.assembly import open_pipeline
 from pipeline.decode import ItemDecoder
 from pipeline.errors import StreamFailure, UpstreamReported
 from pipeline.items import End, Evidence, StreamError
-from pipeline.stage import RequestContext
+from pipeline.stage import RequestContext, Stage
 from pipeline.testing import (
     RecordingObserver,
     call_chunk,
@@ -32,6 +32,7 @@ from pipeline.testing import (
 )
 from stages.aggregate import Aggregate
 from stages.payload_capture import PayloadCapture
+from stages.role_dedup import RoleDedup
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 DONE = End(b"data: [DONE]\n\n")
@@ -247,29 +248,40 @@ async def test_a_bug_in_the_fold_is_not_the_clients(monkeypatch):
     assert await capture(items) == (items, (None, "aggregation_failed:ZeroDivisionError: division by zero"))
 
 
+class Looping(Stage):
+    """A stage with a loop of its own: whoever follows it has a task."""
+
+    async def run(self, receive, send):
+        """As the driver does."""
+        await super().run(receive, send)
+
+
+STAGES = {"role_dedup": RoleDedup, "looping": Looping}
+
+
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope so many steps of a pipeline's tasks after the stage has entered its `run`."""
+    """Cancels a scope after so many steps of the tasks of a pipeline."""
 
     def __init__(self, scope, step):
         self.scope = scope
         self.left = step
-        self.stage_steps = 0
 
     def after_task_step(self, task):
         """Count one."""
-        self.stage_steps += task.name == "stage payload_capture"
-        if self.stage_steps > 1 and task.name in ("source", "stage payload_capture"):
+        if task.name == "source" or task.name.startswith("stage "):
             self.left -= 1
             if self.left == 0:
                 self.scope.cancel()
 
 
+@pytest.mark.parametrize("join", [False, True])
+@pytest.mark.parametrize("before", [(), ("role_dedup",), ("looping",)])
 @pytest.mark.parametrize("takes", [0, 1, 9])
-async def test_one_outcome_wherever_it_is_cancelled(takes):
-    """Cancelled at any step of any task, with any consumer, a stage that runs has exactly one outcome."""
+async def test_one_outcome_wherever_it_is_cancelled(takes, before, join):
+    """Cancelled at any step of any task, with any consumer, behind whatever stage, there is exactly one outcome."""
     items = [[text_chunk("a"), text_chunk("b")], [text_chunk("c", finish="stop")], [DONE]]
     outcomes = []
-    for step in range(1, 30):
+    for step in range(1, 40):
         stage, records = made()
 
         async def source(send):
@@ -280,7 +292,11 @@ async def test_one_outcome_wherever_it_is_cancelled(takes):
             instrument = CancelAtStep(scope, step)
             trio.lowlevel.add_instrument(instrument)
             try:
-                async with open_pipeline(source, [("payload_capture", stage)]) as receive:
+                stages = [
+                    *((name, STAGES[name](None, RequestContext())) for name in before),
+                    ("payload_capture", stage),
+                ]
+                async with open_pipeline(source, stages, join=join) as receive:
                     for _ in range(takes):
                         try:
                             await receive.receive()
@@ -300,17 +316,22 @@ async def test_one_outcome_wherever_it_is_cancelled(takes):
 
 async def test_a_source_that_was_cancelled_is_no_end():
     """When a request is cancelled its source may close first: the stream was dropped, and did not end."""
-    stage, records = made()
-    into, receive = trio.open_memory_channel(0)
-    send, out = trio.open_memory_channel(2)
-    with into, receive, send, out, trio.CancelScope() as scope:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.run, receive, send)
-            await wait_all_tasks_blocked()
-            into.send_nowait([text_chunk("a", finish="stop")])
-            scope.cancel()
-            into.close()
-    assert records == [("payload_captured", *DROPPED)]
+    for before in ([], [("looping", Looping(None, RequestContext()))]):
+        stage, records = made()
+
+        async def source(send):
+            await send.send([text_chunk("a", finish="stop")])
+            try:
+                await trio.sleep_forever()
+            finally:
+                send.close()
+
+        with trio.CancelScope() as scope:
+            async with open_pipeline(source, [*before, ("payload_capture", stage)]) as receive:
+                await receive.receive()
+                scope.cancel()
+                await trio.sleep_forever()
+        assert records == [("payload_captured", *DROPPED)]
 
 
 async def test_a_consumer_that_leaves_is_no_failure():
@@ -333,30 +354,30 @@ async def test_a_consumer_that_leaves_is_no_failure():
 
 async def test_a_burst_is_sent_before_it_is_folded(monkeypatch):
     """Forwarding is not delayed: when the fold of a burst begins, the burst has left."""
-    left = []
-    monkeypatch.setattr(Aggregate, "feed", lambda *_: left.append(send.statistics().current_buffer_used))
-    into, receive = trio.open_memory_channel(2)
-    send, out = trio.open_memory_channel(2)
+    waiting = []
+    monkeypatch.setattr(Aggregate, "feed", lambda *_: waiting.append(receive.statistics().tasks_waiting_receive))
     stage, _ = made()
-    with receive, send, out:
-        into.send_nowait([text_chunk("a"), text_chunk("b")])
-        into.close()
-        await stage.run(receive, send)
-    assert left == [1, 1]
+
+    async def source(send):
+        await wait_all_tasks_blocked()
+        await send.send([text_chunk("a"), text_chunk("b")])
+
+    async with open_pipeline(source, [("payload_capture", stage)]) as receive:
+        assert len(await receive.receive()) == 2
+    assert waiting == [0, 0]
 
 
 async def test_bursts_go_on_as_they_came():
     """Bursts are neither cut nor put together, and keep their order."""
-    into, receive = trio.open_memory_channel(4)
-    send, out = trio.open_memory_channel(4)
+    bursts = [[text_chunk("a"), text_chunk("b")], [text_chunk("c")], [text_chunk("d")]]
     stage, _ = made()
-    items = [text_chunk(text) for text in "abcd"]
-    with into, receive, send, out:
-        for item in items:
-            into.send_nowait([item])
-        into.close()
-        await stage.run(receive, send)
-        assert [await out.receive() for _ in items] == [[item] for item in items]
+
+    async def source(send):
+        for burst in bursts:
+            await send.send(burst)
+
+    async with open_pipeline(source, [("payload_capture", stage)]) as receive:
+        assert [burst async for burst in receive] == bursts
 
 
 BODY = b"".join(
