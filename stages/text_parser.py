@@ -121,6 +121,8 @@ class TextParser(Stage):
 
     def first_to_wake(self, burst: list[Any]) -> int | None:
         """Sleep as long as every item goes out as it came: then nothing was found, and nothing is held."""
+        if len(burst) == 1 and type(burst[0]) is Chunk and burst[0].shape is None and self._passes(burst[0].payload):
+            return None
         out: list[Any] = []
         super().feed_burst(burst, out)
         if out == burst:  # items are equal only to themselves
@@ -150,8 +152,11 @@ class TextParser(Stage):
         """Give the item, or an edited chunk; what is held goes in front of the end."""
         if self._is_over:
             return (item,)
-        if isinstance(item, Chunk) and not reports_error(item.payload):
-            return (item if self._passes(item.payload) else self._read(item),)
+        if isinstance(item, Chunk):
+            if self._passes(item.payload):
+                return (item,)
+            if not reports_error(item.payload):
+                return (self._read(item),)
         if isinstance(item, (Chunk, StreamError, End)):
             return (*self._release(), item)
         return (item,)
@@ -166,17 +171,17 @@ class TextParser(Stage):
         A short cut for nearly every chunk of an answer without markup; ``_read`` would not change them either.
         """
         choices = payload.get("choices")
-        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict or reports_error(payload):
             return False
         choice = choices[0]
         index, delta = choice.get("index"), choice.get("delta")
         state = self._choices.get(index) if type(index) is int else None
-        if state is None or state.is_over or not isinstance(delta, dict) or choice.get("finish_reason") is not None:
+        if state is None or state.is_over or type(delta) is not dict or choice.get("finish_reason") is not None:
             return False
         reader, text = None, ""
         for key, value in delta.items():
             if value and key in state.watched:
-                if reader is not None or not isinstance(value, str) or key not in state.readers:
+                if reader is not None or type(value) is not str or key not in state.readers:
                     return False
                 reader, text = state.readers[key], value
         self._last = payload

@@ -21,7 +21,7 @@ class AnswerReader(CallReader):
         output: takes text and calls.
         bare: for an opening character the bodies that may stand without a marker, at the start of the text.
         at_lines: the same, for the start of any line.
-        thoughts: the readers of thoughts, which are over where the answer goes on.
+        thoughts: the readers of thoughts, those made so far; thoughts are over where the answer goes on.
     """
 
     _is_thought = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -11,6 +12,7 @@ from stages.formats.answer_reader import AnswerReader
 from stages.formats.body import Body, CallMarkup
 from stages.formats.call_reader import CallReader
 from stages.formats.channels import ChannelReader
+from stages.formats.deferred import DeferredReader
 from stages.formats.guided import GuidedReader, guided_bodies
 from stages.formats.output import Output
 from stages.formats.reader import Reader
@@ -101,10 +103,15 @@ class MarkedCalls(CallFormat):
         for first, body in own.items():
             bare[first] = (*bare.get(first, ()), body)
         at_lines = own if self.is_bare_at_lines else {}
-        thoughts = {key: CallReader(self._markup, tools, output, key) for key in REASONING_KEYS}
-        ended = tuple(thoughts.values())
-        content = AnswerReader(self._markup, tools, output, bare, at_lines=at_lines, thoughts=ended)
-        return {**thoughts, "content": content}
+        thoughts: list[CallReader] = []
+
+        def begin_thought(key: str) -> CallReader:
+            thoughts.append(CallReader(self._markup, tools, output, key))
+            return thoughts[-1]
+
+        readers: dict[str, Reader] = {key: DeferredReader(partial(begin_thought, key)) for key in REASONING_KEYS}
+        readers["content"] = AnswerReader(self._markup, tools, output, bare, at_lines=at_lines, thoughts=thoughts)
+        return readers
 
 
 @attrs.frozen(eq=False, kw_only=True)
