@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import trio
 
-from pipeline.dormant import DormantStage, can_sleep
+from pipeline.dormant import DormantStages, can_sleep
 from pipeline.driver import run_stage
 from pipeline.items import Item
 from pipeline.joined import joined
@@ -20,6 +20,8 @@ __all__ = ["Source", "open_pipeline"]
 Source: TypeAlias = Callable[[trio.MemorySendChannel[list[Item]]], Awaitable[None]]
 """Sends bursts until the stream ends, then returns. It closes nothing; ``BrokenResourceError`` from ``send`` means
 that downstream is done."""
+
+_Send: TypeAlias = trio.MemorySendChannel[list[Any]]
 
 CHANNEL_BURSTS = 0
 """Room for bursts between two stages. With none, a stage holds one burst and a slow client is felt at the source."""
@@ -50,16 +52,7 @@ async def open_pipeline(
     try:
         async with trio.open_nursery() as nursery:
             send, receive = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
-            running = joined(stages) if join else stages
-            for (name, stage), is_pure in reversed(list(zip(running, _pure_senders(running), strict=True))):
-                if is_pure and isinstance(stage, WatchingStage):
-                    send = cast("trio.MemorySendChannel[list[Any]]", WatchedEnd(stage, send))
-                elif is_pure and can_sleep(stage):
-                    send = cast("trio.MemorySendChannel[list[Any]]", DormantStage(stage, name, send, nursery))
-                else:
-                    into, taken = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
-                    nursery.start_soon(run_stage, stage, name, taken, send, name=f"stage {name}")
-                    send = into
+            send = _connect(joined(stages) if join else stages, send, nursery)
             nursery.start_soon(_run_source, source, send, name="source")
             with receive:
                 yield receive
@@ -69,6 +62,26 @@ async def open_pipeline(
     finally:
         for stage in watching:
             stage.let_go()
+
+
+def _connect(stages: Sequence[tuple[str, Stage]], send: _Send, nursery: trio.Nursery) -> _Send:
+    """Start the tasks of stages, the last of which is to send there; gives what the source sends to."""
+    asleep: DormantStages | None = None
+    for (name, stage), is_pure in reversed(list(zip(stages, _pure_senders(stages), strict=True))):
+        if is_pure and can_sleep(stage):
+            if asleep is None:
+                asleep = DormantStages(send, nursery)
+                send = cast("_Send", asleep)
+            asleep.put_in_front(name, stage)
+            continue
+        asleep = None
+        if is_pure and isinstance(stage, WatchingStage):
+            send = cast("_Send", WatchedEnd(stage, send))
+        else:
+            into, taken = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
+            nursery.start_soon(run_stage, stage, name, taken, send, name=f"stage {name}")
+            send = into
+    return send
 
 
 def _pure_senders(stages: Sequence[tuple[str, Stage]]) -> list[bool]:

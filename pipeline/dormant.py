@@ -1,16 +1,18 @@
-"""A stage that is left out of its pipeline until an item concerns it (``Stage.wakes_for``)."""
+"""Stages that are left out of their pipeline until an item concerns them (``Stage.wakes_for``)."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, cast
 
 import trio
 
 from pipeline.driver import run_stage
 from pipeline.stage import Stage
 
-__all__ = ["DormantStage", "can_sleep"]
+__all__ = ["DormantStages", "can_sleep"]
+
+_Send: TypeAlias = trio.MemorySendChannel[list[Any]]
 
 
 def can_sleep(stage: Stage) -> bool:
@@ -19,42 +21,49 @@ def can_sleep(stage: Stage) -> bool:
     return kind.wakes_for is not Stage.wakes_for or kind.first_to_wake is not Stage.first_to_wake
 
 
-class DormantStage:
-    """The sending end of the channel to a stage, as far as whoever stands in front of it uses one.
+class DormantStages:
+    """The sending end of the channel to neighbouring stages that sleep, as far as whoever stands in front uses one.
 
-    Passes bursts by the stage until an item concerns it. Then a task of its own is started for it, as for any stage.
+    Passes bursts by the stages until an item concerns one of them. Then a task of its own is started for that one, as
+    for any stage; those in front of it and behind it sleep on.
 
     Args:
-        stage: which sleeps; ``can_sleep``.
-        name: its name.
-        send: where it sends to.
-        nursery: where its task is to run.
+        send: where the last of them sends to.
+        nursery: where tasks are to run.
     """
 
-    def __init__(self, stage: Stage, name: str, send: trio.MemorySendChannel[list[Any]], nursery: trio.Nursery) -> None:
-        self._stage: Stage | None = stage
-        self._name = name
+    def __init__(self, send: _Send, nursery: trio.Nursery) -> None:
+        self._asleep: list[tuple[str, Stage]] = []
         self._send = send
         self._nursery = nursery
         self._judged: list[Any] | None = None
-        self._first: int | None = None
+        self._woken: tuple[int, int] | None = None
+
+    def put_in_front(self, name: str, stage: Stage) -> None:
+        """Have one more stage sleep, in front of the others."""
+        self._asleep.insert(0, (name, stage))
 
     def send_nowait(self, burst: list[Any]) -> None:
         """Send a burst. Raises as a channel."""
-        if self._find(burst) is not None:
-            raise trio.WouldBlock  # the task has first to be started
+        if burst is not self._judged:
+            self._judge(burst)
+        if self._woken is not None:
+            raise trio.WouldBlock  # a task has first to be started
         self._send.send_nowait(burst)
         self._judged = None
 
     async def send(self, burst: list[Any]) -> None:
         """Send a burst. Checkpoints; raises as a channel."""
-        first = self._find(burst)
-        self._judged = None
-        if first is not None:
+        if burst is not self._judged:
+            self._judge(burst)
+        woken, self._judged, self._woken = self._woken, None, None
+        if woken is not None:
+            place, first = woken
+            behind = self._behind(place)
             if first:
-                await self._send.send(burst[:first])
+                await behind.send(burst[:first])
                 burst = burst[first:]
-            self._wake()
+            self._wake(place, behind)
         await self._send.send(burst)
 
     def statistics(self) -> trio.MemoryChannelStatistics:
@@ -75,20 +84,30 @@ class DormantStage:
         """See ``__enter__``."""
         self._send.__exit__(exc_type, exc_value, tb)
 
-    def _find(self, burst: list[Any]) -> int | None:
-        """Where the first item is that concerns the stage, if it sleeps; each item is asked about once."""
-        if self._stage is not None and burst is not self._judged:
-            self._judged = burst
+    def _judge(self, burst: list[Any]) -> None:
+        """Find the first stage that a burst wakes, and where; each item is asked about once."""
+        self._judged = burst
+        for place, (_, stage) in enumerate(self._asleep):
             try:
-                self._first = self._stage.first_to_wake(burst)
+                first = stage.first_to_wake(burst)
             except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
-                self._first = 0
-        return self._first
+                first = 0
+            if first is not None:
+                self._woken = place, first
+                return
 
-    def _wake(self) -> None:
-        assert self._stage is not None
+    def _behind(self, place: int) -> _Send:
+        """The sending end for the stage at that place: those behind it sleep on."""
+        if place + 1 == len(self._asleep):
+            return self._send
+        behind = DormantStages(self._send, self._nursery)
+        behind._asleep = self._asleep[place + 1 :]
+        return cast("_Send", behind)  # as far as it is used
+
+    def _wake(self, place: int, behind: _Send) -> None:
+        """Start the task of the stage at that place."""
+        name, stage = self._asleep[place]
+        self._asleep = self._asleep[:place]
         send, receive = trio.open_memory_channel[list[Any]](0)
-        stage, name = self._stage, self._name
-        self._nursery.start_soon(run_stage, stage, name, receive, self._send, name=f"stage {name}")
+        self._nursery.start_soon(run_stage, stage, name, receive, behind, name=f"stage {name}")
         self._send = send
-        self._stage = self._first = None

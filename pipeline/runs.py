@@ -46,8 +46,9 @@ _latest: tuple[list[Any], _Parts] = ([], [])
 def runs_in(burst: list[Any]) -> _Parts:
     """A burst as ``Run``s, and the items without a shape between them."""
     global _latest  # noqa: PLW0603 - one tuple, set at once: whoever reads it finds what belongs together
-    if len(burst) == 1 and (type(burst[0]) is not Chunk or burst[0].shape is None):
-        return burst
+    if len(burst) == 1:
+        (item,) = burst
+        return burst if type(item) is not Chunk or item.shape is None else [Run(item.shape, burst)]
     known, parts = _latest
     if burst != known:  # items are equal only to themselves
         parts = _found_in(burst)

@@ -122,6 +122,8 @@ class Stage:
 
         For stages that must look at more than ``wakes_for`` is asked about.
         """
+        if len(burst) == 1:
+            return 0 if self.wakes_for(burst[0]) else None
         at = 0
         for part in runs_in(burst):
             if type(part) is Run:

@@ -17,7 +17,7 @@ from pipeline.chunks import (
     reports_error,
     usable_index,
 )
-from pipeline.items import Chunk, End, Evidence, Item, Payload, StreamError
+from pipeline.items import Chunk, End, Evidence, Item, Payload, Shape, StreamError
 from pipeline.runs import Run
 from pipeline.stage import RequestContext, Stage
 from stages.formats.call_ids import CallIds
@@ -121,7 +121,7 @@ class TextParser(Stage):
 
     def first_to_wake(self, burst: list[Any]) -> int | None:
         """Sleep as long as every item goes out as it came: then nothing was found, and nothing is held."""
-        if len(burst) == 1 and type(burst[0]) is Chunk and burst[0].shape is None and self._passes(burst[0].payload):
+        if len(burst) == 1 and type(burst[0]) is Chunk and self._passes_alone(burst[0]):
             return None
         out: list[Any] = []
         super().feed_burst(burst, out)
@@ -140,11 +140,8 @@ class TextParser(Stage):
 
     def feed_run(self, run: Run, out: list[Item]) -> int:
         """Take text that all goes out as it is."""
-        state = self._choices.get(0)
-        reader = state.readers.get(run.shape.key) if state is not None and not state.is_over else None
-        if reader is None or self._is_over or not reader.passes(run.text):
+        if not self._passes_shaped(run.shape, run.text):
             return 0
-        self._last = run.shape.payload
         out += run.chunks
         return len(run.chunks)
 
@@ -164,6 +161,21 @@ class TextParser(Stage):
     def close(self) -> Iterable[Item]:
         """Give what is held."""
         return self._release()
+
+    def _passes_alone(self, chunk: Chunk) -> bool:
+        shape = chunk.shape
+        return self._passes(chunk.payload) if shape is None else self._passes_shaped(shape, chunk.text)
+
+    def _passes_shaped(self, shape: Shape, text: str) -> bool:
+        """Whether the text of chunks of a shape goes out as it is. It counts as read then."""
+        state = self._choices.get(0)
+        if state is None or state.is_over:
+            return False
+        reader = state.readers.get(shape.key)
+        if reader is None or not reader.passes(text):
+            return False
+        self._last = shape.payload
+        return True
 
     def _passes(self, payload: Payload) -> bool:
         """Whether all that a chunk has to read is one text that goes out as it is. It counts as read then.

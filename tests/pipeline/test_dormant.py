@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.assembly import open_pipeline
-from pipeline.dormant import DormantStage
+from pipeline.dormant import DormantStages
 from pipeline.errors import UpstreamReported
 from pipeline.items import Chunk, Item, StreamError
 from pipeline.plan import DEFAULT_STAGES, make_plan
@@ -125,6 +125,57 @@ async def test_it_may_sleep_to_the_end():
     assert "stage Odd" not in tasks
 
 
+class Waits(Stage):
+    """Wakes for one word, and marks what it sees."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(None, RequestContext())
+        self._word = word
+
+    def wakes_for(self, item: Item) -> bool:
+        """Whether it is the word."""
+        return text_of(item).rstrip("+-=") == self._word
+
+    def feed(self, item: Item) -> Iterable[Item]:
+        """Mark it."""
+        return (text_chunk(text_of(item) + self.mark),)
+
+
+class First(Waits):
+    mark = "+"
+
+
+class Second(Waits):
+    mark = "-"
+
+
+class Third(Waits):
+    mark = "="
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+@pytest.mark.parametrize(
+    ("words", "given", "awake"),
+    [
+        ("no", "a b c d e", set()),
+        ("a no no", "a+ b+ c+ d+ e+", {"First"}),
+        ("no c no", "a b c- d- e-", {"Second"}),
+        ("no no e", "a b c d e=", {"Third"}),
+        ("c no b", "a b= c+= d+= e+=", {"First", "Third"}),
+        ("d c b", "a b= c-= d+-= e+-=", {"First", "Second", "Third"}),
+        ("b c d", "a b+ c+- d+-= e+-=", {"First", "Second", "Third"}),
+        ("c c c", "a b c+-= d+-= e+-=", {"First", "Second", "Third"}),
+    ],
+)
+async def test_neighbours_sleep_on(words, given, awake, size):
+    """Each wakes for itself, in front of those that sleep and behind them, in one burst or in several."""
+    stages = [kind(word) for kind, word in zip((First, Second, Third), (words + " no no").split(), strict=False)]
+    items = [text_chunk(text) for text in "abcde"]
+    came, tasks = await through(stages, [items[at : at + size] for at in range(0, 5, size)])
+    assert " ".join(map(text_of, came)) == given
+    assert tasks - {"source"} == {f"stage {name}" for name in awake}
+
+
 async def test_behind_a_stage_that_awaits_nobody_sleeps():
     """A stage with a loop of its own may do with its channel what it likes."""
 
@@ -161,7 +212,8 @@ async def test_a_burst_that_has_to_wait_is_not_asked_about_again():
     stage = make_stage(Odd)
     with send, receive:
         async with trio.open_nursery() as nursery:
-            dormant = DormantStage(stage, "Odd", send, nursery)
+            dormant = DormantStages(send, nursery)
+            dormant.put_in_front("Odd", stage)
             burst = [text_chunk("a")]
             with pytest.raises(trio.WouldBlock):
                 dormant.send_nowait(burst)
@@ -223,6 +275,14 @@ async def test_a_finish_is_told_of_by_a_sleeping_dispatcher():
     assert observer.records == [("choice_finished", 0, "stop"), ("choice_finished", 1, "length")]
 
 
+@pytest.fixture(scope="module")
+def plain_ids():
+    """Calls that the model gave no id all get the same one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stages.formats.call_ids.made_up_id", lambda _: "made_up")
+        yield
+
+
 OPENER = call_chunk(0, "c", "f", "{}")
 CHUNKS = [
     chunk(role="assistant", content=""),
@@ -253,6 +313,7 @@ CHUNKS = [
 ]
 
 
+@pytest.mark.usefixtures("plain_ids")
 @given(st.lists(st.sampled_from(CHUNKS), max_size=14), st.lists(st.integers(1, 4), min_size=14, max_size=14))
 async def test_nothing_else_differs(items, sizes):
     """Each built-in stage gives the same whether it may sleep or is awake from the start, alone and in a pipeline."""
