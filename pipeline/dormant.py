@@ -10,7 +10,7 @@ import trio
 from pipeline.driver import run_stage
 from pipeline.stage import Stage
 
-__all__ = ["DormantStages", "can_sleep"]
+__all__ = ["DormantStages", "can_sleep", "first_to_wake"]
 
 _Send: TypeAlias = trio.MemorySendChannel[list[Any]]
 
@@ -19,6 +19,14 @@ def can_sleep(stage: Stage) -> bool:
     """Whether a stage may be left out for a while."""
     kind = type(stage)
     return kind.wakes_for is not Stage.wakes_for or kind.first_to_wake is not Stage.first_to_wake
+
+
+def first_to_wake(stage: Stage, burst: list[Any]) -> int | None:
+    """Where the first item of a burst is that a stage must see; none if it sleeps on."""
+    try:
+        return stage.first_to_wake(burst)
+    except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
+        return 0
 
 
 class DormantStages:
@@ -88,10 +96,7 @@ class DormantStages:
         """Find the first stage that a burst wakes, and where; each item is asked about once."""
         self._judged = burst
         for place, (_, stage) in enumerate(self._asleep):
-            try:
-                first = stage.first_to_wake(burst)
-            except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
-                first = 0
+            first = first_to_wake(stage, burst)
             if first is not None:
                 self._woken = place, first
                 return

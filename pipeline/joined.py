@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline.dormant import can_sleep, first_to_wake
 from pipeline.driver import last_words, outcome
 from pipeline.errors import StageFailed, StreamFailure
 from pipeline.stage import Stage
@@ -31,7 +32,7 @@ def joined(stages: Sequence[tuple[str, Stage]]) -> list[tuple[str, Stage]]:
 
 
 class JoinedStages(Stage):
-    """Several stages as one; each takes what the one before it made of a whole burst.
+    """Several stages as one; each takes what the one before it made of a whole burst. One that sleeps is passed by.
 
     Emits: what the last of them gives.
 
@@ -46,6 +47,7 @@ class JoinedStages(Stage):
     def __init__(self, stages: Sequence[tuple[str, Stage]]) -> None:
         super().__init__(None, stages[0][1].context)
         self._stages = stages
+        self._asleep = {position for position, (_, stage) in enumerate(stages) if can_sleep(stage)}
         self.gives = stages[-1][1].gives  # type: ignore[misc]  # a class's elsewhere; this one is made per request
 
     def feed(self, item: Any) -> list[Any]:
@@ -62,6 +64,14 @@ class JoinedStages(Stage):
 
     def _run(self, items: list[Any], first_closed: int) -> list[Any]:
         for position, (name, stage) in enumerate(self._stages):
+            passed: list[Any] = []
+            if position in self._asleep:
+                first = first_to_wake(stage, items)
+                if first is None:
+                    continue
+                self._asleep.remove(position)
+                if first:
+                    passed, items = items[:first], items[first:]
             items, error = outcome(stage, items)
             if error is None and position >= first_closed and not stage.finished:
                 last, error = outcome(stage, None)
@@ -70,6 +80,8 @@ class JoinedStages(Stage):
                 failure = error if isinstance(error, StreamFailure) else StageFailed(name, error)
                 stage.context.observer.stage_failed(name, error)
                 items.append(last_words(failure, stage.gives))
+            if passed:
+                items = [*passed, *items]
             if error is not None or stage.finished:
                 self.finished = True
                 first_closed = min(first_closed, position + 1)

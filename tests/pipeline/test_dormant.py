@@ -86,7 +86,7 @@ def text_of(item: Item) -> str:
     return text
 
 
-async def through(stages: list[Stage], bursts: list[list[Any]]) -> tuple[list[Any], set[str]]:
+async def through(stages: list[Stage], bursts: list[list[Any]], *, join: bool = False) -> tuple[list[Any], set[str]]:
     """What comes out of a pipeline, and the names of all tasks that it ever had."""
     tasks: set[str] = set()
 
@@ -101,7 +101,7 @@ async def through(stages: list[Stage], bursts: list[list[Any]]) -> tuple[list[An
     watch = Watch()
     trio.lowlevel.add_instrument(watch)
     named = [(type(stage).__name__, stage) for stage in stages]
-    async with open_pipeline(source, named) as receive:
+    async with open_pipeline(source, named, join=join) as receive:
         given = [item async for burst in receive for item in burst]
     trio.lowlevel.remove_instrument(watch)
     return given, tasks
@@ -153,6 +153,7 @@ class Third(Waits):
     mark = "="
 
 
+@pytest.mark.parametrize("join", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 9])
 @pytest.mark.parametrize(
     ("words", "given", "awake"),
@@ -167,13 +168,13 @@ class Third(Waits):
         ("c c c", "a b c+-= d+-= e+-=", {"First", "Second", "Third"}),
     ],
 )
-async def test_neighbours_sleep_on(words, given, awake, size):
+async def test_neighbours_sleep_on(words, given, awake, size, join):
     """Each wakes for itself, in front of those that sleep and behind them, in one burst or in several."""
     stages = [kind(word) for kind, word in zip((First, Second, Third), (words + " no no").split(), strict=False)]
     items = [text_chunk(text) for text in "abcde"]
-    came, tasks = await through(stages, [items[at : at + size] for at in range(0, 5, size)])
+    came, tasks = await through(stages, [items[at : at + size] for at in range(0, 5, size)], join=join)
     assert " ".join(map(text_of, came)) == given
-    assert tasks - {"source"} == {f"stage {name}" for name in awake}
+    assert tasks - {"source"} == ({"stage First+Second+Third"} if join else {f"stage {name}" for name in awake})
 
 
 async def test_behind_a_stage_that_awaits_nobody_sleeps():
@@ -336,5 +337,6 @@ async def test_nothing_else_differs(items, sizes):
     context = RequestContext(request=made(EmptySkip).context.request, events=frozenset(EVENTS))
     for _, stage in plan.stages_for(context):
         awake = run_stage(stage, awake)
-    given, _ = await through([stage for _, stage in plan.stages_for(context)], bursts)
-    assert b"".join(given) == b"".join(awake)
+    for join in (False, True):
+        given, _ = await through([stage for _, stage in plan.stages_for(context)], bursts, join=join)
+        assert b"".join(given) == b"".join(awake)
