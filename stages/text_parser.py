@@ -39,7 +39,8 @@ class _Choice:
     watched: frozenset[str]
     """The keys of a delta that make a difference."""
     is_over: bool = False
-    """Whether it has finished, or the upstream does the work itself."""
+    """Whether all that follows stays as it is: it has finished, the upstream does the work itself, or nothing that the
+    stage looks for can come any more."""
 
     def finish(self, reason: str | None) -> None:
         """Let go what is held."""
@@ -83,7 +84,8 @@ class _Edit:
 class TextParser(Stage):
     """Runs the readers of a format over the text of each choice that has a usable index.
 
-    A choice is left alone once it has finished, and once the upstream itself sends what the stage is to find.
+    A choice is left alone once it has finished, once the upstream itself sends what the stage is to find, and once
+    nothing of that can come any more: an answer has begun in which no thought counts.
 
     Emits: chunks, edited where their text changes; the same objects elsewhere. Where the stream ends without a finish
     reason, one made-up chunk for each choice of which something is held.
@@ -170,7 +172,7 @@ class TextParser(Stage):
         """Whether the text of chunks of a shape goes out as it is. It counts as read then."""
         state = self._choices.get(0)
         if state is None or state.is_over:
-            return False
+            return state is not None
         reader = state.readers.get(shape.key)
         if reader is None or not reader.passes(text):
             return False
@@ -188,7 +190,9 @@ class TextParser(Stage):
         choice = choices[0]
         index, delta = choice.get("index"), choice.get("delta")
         state = self._choices.get(index) if type(index) is int else None
-        if state is None or state.is_over or type(delta) is not dict or choice.get("finish_reason") is not None:
+        if state is None or state.is_over:
+            return state is not None
+        if type(delta) is not dict or choice.get("finish_reason") is not None:
             return False
         reader, text = None, ""
         for key, value in delta.items():
@@ -240,6 +244,8 @@ class TextParser(Stage):
         reason = finish_reason_of(choice)
         if reason is not None and not state.is_over:
             state.finish(reason)
+        elif not state.is_over:
+            state.is_over = all(reader.is_done for reader in state.readers.values())
         taken = state.output.take()
         rewritten = "tool_calls" if reason == "stop" and state.output.closed else None
         if taken.texts == read and not taken.fragments and rewritten is None:

@@ -37,6 +37,9 @@ class CallReader:
         key: the key of the delta that the text belongs to.
     """
 
+    is_done = False
+    """A call may come at any time."""
+
     _is_thought = True
     _bare: Mapping[str, tuple[Body, ...]] = MappingProxyType({})
     _at_lines: Mapping[str, Body] = MappingProxyType({})

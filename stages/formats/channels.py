@@ -56,6 +56,9 @@ class ChannelReader:
         output: takes what is read.
     """
 
+    is_done = False
+    """A call may come at any time."""
+
     def __init__(self, tools: Tools, output: Output) -> None:
         self._cursor = Cursor()
         self._tools = tools

@@ -16,6 +16,9 @@ class DeferredReader:
         make: makes it.
     """
 
+    is_done = False
+    """Text may come at any time."""
+
     def __init__(self, make: Callable[[], Reader]) -> None:
         self._make = make
         self._reader: Reader | None = None

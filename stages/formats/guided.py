@@ -70,6 +70,9 @@ class GuidedReader:
         other: reads anything else.
     """
 
+    is_done = False
+    """A call may come at any time."""
+
     def __init__(self, guided: Reader, other: Reader) -> None:
         self._guided = guided
         self._other = other

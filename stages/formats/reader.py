@@ -10,6 +10,11 @@ __all__ = ["Reader"]
 class Reader(Protocol):
     """Reads one text of one choice, piece by piece."""
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is held, and all that follows goes out as it is."""
+        ...
+
     def passes(self, text: str) -> bool:
         """Whether a piece goes out as it is; it counts as read then. Quick to say no."""
 

@@ -49,6 +49,11 @@ class ThoughtReader:
         self._steps = self._read()
         next(self._steps)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether no thought can come any more."""
+        return self._plain is _NOTHING
+
     def passes(self, text: str) -> bool:
         """Whether the text goes out as it is. It counts as read then."""
         if self._plain is None or self._plain.concern(text):
