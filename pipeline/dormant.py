@@ -95,11 +95,15 @@ class DormantStages:
     def _judge(self, burst: list[Any]) -> None:
         """Find the first stage that a burst wakes, and where; each item is asked about once."""
         self._judged = burst
-        for place, (_, stage) in enumerate(self._asleep):
-            first = first_to_wake(stage, burst)
-            if first is not None:
-                self._woken = place, first
-                return
+        place = 0
+        try:
+            for place, (_, stage) in enumerate(self._asleep):
+                first = stage.first_to_wake(burst)
+                if first is not None:
+                    self._woken = place, first
+                    return
+        except Exception:  # noqa: BLE001 - see first_to_wake
+            self._woken = place, 0
 
     def _behind(self, place: int) -> _Send:
         """The sending end for the stage at that place: those behind it sleep on."""

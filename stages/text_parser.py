@@ -123,8 +123,10 @@ class TextParser(Stage):
 
     def first_to_wake(self, burst: list[Any]) -> int | None:
         """Sleep as long as every item goes out as it came: then nothing was found, and nothing is held."""
-        if len(burst) == 1 and type(burst[0]) is Chunk and self._passes_alone(burst[0]):
-            return None
+        if len(burst) == 1 and type(chunk := burst[0]) is Chunk:
+            shape = chunk.shape
+            if self._passes(chunk.payload) if shape is None else self._passes_shaped(shape, chunk.text):
+                return None
         out: list[Any] = []
         super().feed_burst(burst, out)
         if out == burst:  # items are equal only to themselves
@@ -164,10 +166,6 @@ class TextParser(Stage):
         """Give what is held."""
         return self._release()
 
-    def _passes_alone(self, chunk: Chunk) -> bool:
-        shape = chunk.shape
-        return self._passes(chunk.payload) if shape is None else self._passes_shaped(shape, chunk.text)
-
     def _passes_shaped(self, shape: Shape, text: str) -> bool:
         """Whether the text of chunks of a shape goes out as it is. It counts as read then."""
         state = self._choices.get(0)
@@ -185,7 +183,9 @@ class TextParser(Stage):
         A short cut for nearly every chunk of an answer without markup; ``_read`` would not change them either.
         """
         choices = payload.get("choices")
-        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict or reports_error(payload):
+        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+            return False
+        if "error" in payload or payload.get("object") == "error":
             return False
         choice = choices[0]
         index, delta = choice.get("index"), choice.get("delta")
