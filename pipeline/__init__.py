@@ -8,6 +8,7 @@ from pipeline.registry import StageRegistry
 from pipeline.runs import Run
 from pipeline.sse import Frame, SseDecoder, sse_frame
 from pipeline.stage import EventStyle, Flow, NoOptions, RequestContext, Stage
+from pipeline.watching import WatchingStage
 
 __all__ = [
     "DEFAULT_STAGES",
@@ -33,6 +34,7 @@ __all__ = [
     "StreamError",
     "StreamFailure",
     "Verbatim",
+    "WatchingStage",
     "make_plan",
     "sse_frame",
 ]

@@ -1,4 +1,4 @@
-"""Stages of your own: one that edits chunks, and one that awaits."""
+"""Stages of your own: one that edits chunks, one that awaits, and one that only looks on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from pipeline import Chunk, Item, RequestContext, Stage
+from pipeline import Chunk, Item, RequestContext, Stage, WatchingStage
 from pipeline.chunks import choices_of, delta_of, exact_payload, replace_choices, replace_delta
 
 
@@ -89,3 +89,31 @@ class Pace(Stage):
                 if isinstance(item, Chunk):
                     await trio.sleep(1 / self.options.chunks_per_second)
                 await send.send([item])
+
+
+class Measure(WatchingStage):
+    """Says in the log how much text each request was answered with.
+
+    Emits: every item as it came.
+
+    Drops: nothing.
+
+    State: a number.
+
+    On cancel: what was sent until then counts.
+    """
+
+    def __init__(self, options: Any, context: RequestContext) -> None:
+        super().__init__(options, context)
+        self._characters = 0
+
+    def watch(self, burst: list[Item]) -> None:
+        """Count what was sent."""
+        for item in burst:
+            for choice in choices_of(item.payload) if isinstance(item, Chunk) else ():
+                text = (delta_of(choice) or {}).get("content")
+                self._characters += len(text) if isinstance(text, str) else 0
+
+    def leave(self) -> None:
+        """Say it."""
+        self.context.observer.warned(self.name, f"{self._characters} characters")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import trio
-from my_stages import Pace, Redact
+from my_stages import Measure, Pace, Redact
 from trio.testing import MockClock
 
 from pipeline import Chunk, PlanError
 from pipeline.testing import (
+    RecordingObserver,
     call_chunk,
     check_conformance,
     make_stage,
@@ -62,3 +63,16 @@ async def test_pace_takes_its_time(autojump_clock: MockClock) -> None:
 async def test_pace_keeps_the_promises_of_a_stage(autojump_clock: MockClock) -> None:
     """It holds frames back on purpose; all else it keeps."""
     await check_conformance(lambda: make_stage(Pace), SPEECH, may_hold=True)
+
+
+async def test_measure_says_how_much_it_was() -> None:
+    """The text of all chunks counts, and is told of when the request is over."""
+    observer = RecordingObserver()
+    stage = make_stage(Measure, observer=observer)
+    assert await run_stage_in_channels(stage, [SPEECH]) == SPEECH
+    assert observer.records == [("warned", "Measure", "6 characters")]
+
+
+async def test_measure_keeps_the_promises_of_a_stage() -> None:
+    """As any stage."""
+    await check_conformance(lambda: make_stage(Measure), SPEECH)
