@@ -22,6 +22,8 @@ _REMEMBERED: Final = 4
 _FREE_LESSONS: Final = 8
 """Frames that are looked at closely before shapes must have been of use; else none is known any more."""
 _USES_A_LESSON: Final = 8
+_FREE_LOOKS: Final = 32
+"""Frames in a row that can have no shape after which one of eight is looked at."""
 _TEXT_KEYS: Final = ("content", "reasoning_content", "reasoning")
 _IDENTITY_KEYS: Final = frozenset({"id", "type"})
 # No float: it may stand for an integer of more than 64 bits, see pipeline.chunks.exact_payload.
@@ -42,6 +44,7 @@ class Shapes:
         self._known: list[Shape] = []
         self._lessons = 0
         self._uses = 0
+        self._misses = 0
 
     def take(self, raws: Sequence[bytes], at: int, items: list[Item]) -> int:
         """Append the chunks of the frames from ``at`` on while each has a known shape; gives where that ends."""
@@ -68,9 +71,14 @@ class Shapes:
         if self._lessons > _FREE_LESSONS + self._uses // _USES_A_LESSON:
             self._known.clear()
             return chunk
+        if self._misses > _FREE_LOOKS and self._misses % _USES_A_LESSON:
+            self._misses += 1
+            return chunk
         found = _text_in(payload)
         if found is None:
+            self._misses += 1
             return chunk
+        self._misses = 0
         self._lessons += 1
         key, text, delta, fragment = found
         match = _PLACES[key].search(raw)

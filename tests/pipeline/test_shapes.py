@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline import shapes
 from pipeline.chunks import exact_payload
 from pipeline.decode import ItemDecoder, item_of
 from pipeline.items import Chunk
@@ -149,6 +150,18 @@ class TestWhatHasAShape:
         payload = of_delta({"content": "a"}) | {"created": 2**70}
         first, second = ItemDecoder().feed(framed(payload) * 2)
         assert exact_payload(first) == exact_payload(second) == payload
+
+    def test_a_stream_that_can_have_none(self, monkeypatch):
+        """Frames that can have no shape are looked at seldom after a while; once others come, those get theirs."""
+        looked: list[Any] = []
+        look = shapes._text_in
+        monkeypatch.setattr("pipeline.shapes._text_in", lambda payload: looked.append(payload) or look(payload))
+        with_usage = [framed(of_delta({"content": "a"}) | {"usage": {"total_tokens": n}}) for n in range(1000)]
+        plain = [framed(of_delta({"content": text})) for text in ("b", "c")] * 20
+        items = ItemDecoder().feed(b"".join([*with_usage, *plain]))
+        assert len(looked) < 200
+        assert [item.shape is not None for item in items[1000:]].count(True) > 30
+        assert [fingerprint(item) for item in items] == read_apart([*with_usage, *plain])
 
     def test_a_stream_that_never_repeats(self):
         """Where no shape is ever of use, looking for one is given up."""
