@@ -154,7 +154,7 @@ class TestWhatHasAShape:
     def test_a_stream_that_can_have_none(self, monkeypatch):
         """Frames that can have no shape are looked at seldom after a while; once others come, those get theirs."""
         looked: list[Any] = []
-        look = shapes._text_in
+        look = shapes._text_in  # noqa: SLF001 - how often it is called is what is tested
         monkeypatch.setattr("pipeline.shapes._text_in", lambda payload: looked.append(payload) or look(payload))
         with_usage = [framed(of_delta({"content": "a"}) | {"usage": {"total_tokens": n}}) for n in range(1000)]
         plain = [framed(of_delta({"content": text})) for text in ("b", "c")] * 20
