@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import trio
 
-from pipeline.dormant import DormantStages, can_sleep
+from pipeline.dormant import DormantStages
 from pipeline.driver import run_stage
 from pipeline.items import Item
 from pipeline.joined import joined
@@ -68,7 +68,7 @@ def _connect(stages: Sequence[tuple[str, Stage]], send: _Send, nursery: trio.Nur
     """Start the tasks of stages, the last of which is to send there; gives what the source sends to."""
     asleep: DormantStages | None = None
     for (name, stage), is_pure in reversed(list(zip(stages, _pure_senders(stages), strict=True))):
-        if is_pure and can_sleep(stage):
+        if is_pure and stage.can_sleep:
             if asleep is None:
                 asleep = DormantStages(send, nursery)
                 send = cast("_Send", asleep)

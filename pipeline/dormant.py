@@ -10,15 +10,9 @@ import trio
 from pipeline.driver import run_stage
 from pipeline.stage import Stage
 
-__all__ = ["DormantStages", "can_sleep", "first_to_wake"]
+__all__ = ["DormantStages", "first_to_wake"]
 
 _Send: TypeAlias = trio.MemorySendChannel[list[Any]]
-
-
-def can_sleep(stage: Stage) -> bool:
-    """Whether a stage may be left out for a while."""
-    kind = type(stage)
-    return kind.wakes_for is not Stage.wakes_for or kind.first_to_wake is not Stage.first_to_wake
 
 
 def first_to_wake(stage: Stage, burst: list[Any]) -> int | None:

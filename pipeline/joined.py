@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.dormant import can_sleep, first_to_wake
+from pipeline.dormant import first_to_wake
 from pipeline.driver import last_words, outcome
 from pipeline.errors import StageFailed, StreamFailure
 from pipeline.stage import Stage
+from pipeline.watching import WatchingStage
 
 __all__ = ["JoinedStages", "joined"]
 
@@ -18,7 +19,7 @@ def joined(stages: Sequence[tuple[str, Stage]]) -> list[tuple[str, Stage]]:
     found: list[tuple[str, Stage]] = []
     pure: list[tuple[str, Stage]] = []
     for name, stage in (*stages, (None, None)):
-        if stage is not None and name is not None and type(stage).run is Stage.run:
+        if stage is not None and name is not None and _can_join(stage):
             pure.append((name, stage))
             continue
         if len(pure) > 1:
@@ -29,6 +30,11 @@ def joined(stages: Sequence[tuple[str, Stage]]) -> list[tuple[str, Stage]]:
         if stage is not None and name is not None:
             found.append((name, stage))
     return found
+
+
+def _can_join(stage: Stage) -> bool:
+    """Whether it is pure. One that only looks on needs no task, and is shown what has been sent."""
+    return type(stage).run is Stage.run and not isinstance(stage, WatchingStage)
 
 
 class JoinedStages(Stage):
@@ -47,8 +53,23 @@ class JoinedStages(Stage):
     def __init__(self, stages: Sequence[tuple[str, Stage]]) -> None:
         super().__init__(None, stages[0][1].context)
         self._stages = stages
-        self._asleep = {position for position, (_, stage) in enumerate(stages) if can_sleep(stage)}
+        self._asleep = {position for position, (_, stage) in enumerate(stages) if stage.can_sleep}
+        self._ahead: tuple[list[Any], list[Any], bool] | None = None
         self.gives = stages[-1][1].gives  # type: ignore[misc]  # a class's elsewhere; this one is made per request
+
+    @property
+    def can_sleep(self) -> bool:
+        """Whether all of them do."""
+        return len(self._asleep) == len(self._stages)
+
+    def first_to_wake(self, burst: list[Any]) -> int | None:
+        """Sleep as long as all of them do."""
+        given = self._run(burst, first_closed=len(self._stages))
+        if self.can_sleep:
+            return None
+        self._ahead = burst, given, self.finished
+        self.finished = False  # not before this burst has been given
+        return 0
 
     def feed(self, item: Any) -> list[Any]:
         """Give what becomes of one item."""
@@ -59,8 +80,13 @@ class JoinedStages(Stage):
         return self._run([], first_closed=0)
 
     def feed_burst(self, burst: list[Any], out: list[Any]) -> None:
-        """Append what becomes of a burst, stage by stage."""
-        out += self._run(burst, first_closed=len(self._stages))
+        """Append what becomes of a burst, stage by stage; the one that woke them was run before."""
+        if self._ahead is not None and self._ahead[0] is burst:
+            _, given, self.finished = self._ahead
+            self._ahead = None
+        else:
+            given = self._run(burst, first_closed=len(self._stages))
+        out += given
 
     def _run(self, items: list[Any], first_closed: int) -> list[Any]:
         for position, (name, stage) in enumerate(self._stages):

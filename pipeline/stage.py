@@ -108,6 +108,12 @@ class Stage:
         """Fields that the request to the upstream needs where the client has not set them."""
         return {}
 
+    @property
+    def can_sleep(self) -> bool:
+        """Whether it may be left out of its pipeline until an item concerns it."""
+        kind = type(self)
+        return kind.wakes_for is not Stage.wakes_for or kind.first_to_wake is not Stage.first_to_wake
+
     def wakes_for(self, item: Item) -> bool:  # noqa: ARG002 - for subclasses
         """Whether an item is the first one that the stage must see.
 
@@ -167,12 +173,10 @@ class Stage:
         """Feed what ``feed_run`` has not taken: one chunk, behind which there may be a run again."""
         chunks = run.chunks
         declined = 0 if at else 1
-        while at < len(chunks):
+        while at < len(chunks) and not self.finished:
             out += self.feed(chunks[at])
-            if self.finished:
-                return
             at += 1
-            if declined < _PATIENCE and at < len(chunks):
+            if declined < _PATIENCE and at < len(chunks) and not self.finished:
                 taken = self.feed_run(Run(run.shape, chunks[at:]), out)
                 at += taken
                 declined = 0 if taken else declined + 1
@@ -187,6 +191,8 @@ class Stage:
         send: trio.MemorySendChannel[list[Any]],
     ) -> None:
         """Move bursts from ``receive`` to ``send`` until the end. Override it in a stage that must await.
+
+        A burst that was received is shared, like its items: it is never changed.
 
         Checkpoints. Whoever overrides it leaves closing the channels to the caller, lets ``Cancelled`` pass, and
         treats ``trio.BrokenResourceError`` from ``send`` as "downstream is done".

@@ -17,8 +17,8 @@ __all__ = ["WatchedEnd", "WatchingStage"]
 class WatchingStage(Stage):
     """A stage that gives every item as it came, and delays none. Override ``watch``, ``end`` and ``leave``.
 
-    In a pipeline it has no task, unless it stands behind a stage with a loop of its own; where stages are joined it is
-    shown a burst before that is sent. An error in it is told to the observer and ends its watching; the stream goes on.
+    In a pipeline it has no task, unless it stands behind a stage with a loop of its own; and it is never joined. An
+    error in it is told to the observer and ends its watching; the stream goes on.
     """
 
     def __init__(self, options: Any, context: RequestContext) -> None:

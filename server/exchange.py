@@ -216,6 +216,8 @@ class Exchange(Observer):
         if self.outcome == "upstream_status":
             lost = f"aggregation_failed:upstream_status: {self.status}"
         response, drop_reason = self._captured or (None, lost)
+        if failure:
+            drop_reason = drop_reason or lost  # a stage behind the capture has failed: the client has not got all of it
         return CaptureRecord(
             request_id=self.request_id,
             endpoint=self.endpoint,

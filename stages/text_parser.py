@@ -169,11 +169,12 @@ class TextParser(Stage):
     def _passes_shaped(self, shape: Shape, text: str) -> bool:
         """Whether the text of chunks of a shape goes out as it is. It counts as read then."""
         state = self._choices.get(0)
-        if state is None or state.is_over:
-            return state is not None
-        reader = state.readers.get(shape.key)
-        if reader is None or not reader.passes(text):
+        if state is None:
             return False
+        if not state.is_over:
+            reader = state.readers.get(shape.key)
+            if reader is None or not reader.passes(text):
+                return False
         self._last = shape.payload
         return True
 
@@ -183,15 +184,17 @@ class TextParser(Stage):
         A short cut for nearly every chunk of an answer without markup; ``_read`` would not change them either.
         """
         choices = payload.get("choices")
-        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+        if type(choices) is not list or len(choices) != 1 or "error" in payload or payload.get("object") == "error":
             return False
-        if "error" in payload or payload.get("object") == "error":
-            return False
-        choice = choices[0]
-        index, delta = choice.get("index"), choice.get("delta")
+        (choice,) = choices
+        index = choice.get("index") if type(choice) is dict else None
         state = self._choices.get(index) if type(index) is int else None
-        if state is None or state.is_over:
-            return state is not None
+        if state is None:
+            return False
+        if state.is_over:
+            self._last = payload
+            return True
+        delta = choice.get("delta")
         if type(delta) is not dict or choice.get("finish_reason") is not None:
             return False
         reader, text = None, ""

@@ -24,7 +24,7 @@ class BoundedQueue(Generic[T]):
         self._items: deque[tuple[T, int]] = deque()
         self._bytes = 0
         self._changed = trio.Event()
-        self._filled = trio.Event()
+        self._pause: trio.Event | None = None
         self.closed = False
 
     def __len__(self) -> int:
@@ -33,25 +33,27 @@ class BoundedQueue(Generic[T]):
     def offer(self, item: T, size: int) -> bool:
         """Put an item in, or say that there is no room. Never waits.
 
+        A consumer that gives the queue time to fill is no reason to refuse: it is told, and takes what is too much.
+
         Args:
             item: what to hold.
             size: its bytes.
         """
         full = len(self._items) >= self._max_items or self._bytes + size > self._max_bytes
-        if self.closed or (full and self._items):
+        if self.closed or (full and self._items and self._pause is None):
             return False
         self._items.append((item, size))
         self._bytes += size
         self._changed.set()
-        if self._is_filled:
-            self._filled.set()
+        if full or self._is_filled:
+            self._end_pause()
         return True
 
     def close(self) -> None:
         """Refuse everything from now on; what is in can still be taken. Idempotent."""
         self.closed = True
         self._changed.set()
-        self._filled.set()
+        self._end_pause()
 
     @property
     def _is_filled(self) -> bool:
@@ -65,9 +67,17 @@ class BoundedQueue(Generic[T]):
         await trio.lowlevel.checkpoint()
         if self.closed or self._is_filled:
             return
-        self._filled = trio.Event()
-        with trio.move_on_after(seconds):
-            await self._filled.wait()
+        pause = self._pause = trio.Event()
+        try:
+            with trio.move_on_after(seconds):
+                await pause.wait()
+        finally:
+            self._pause = None
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.set()
+            self._pause = None
 
     async def take(self, max_items: int, max_bytes: int) -> list[T]:
         """The next items in order, as many as there are within the limits; one at least.

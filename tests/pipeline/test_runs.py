@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.items import Chunk, End
 from pipeline.runs import Run, runs_in
-from pipeline.testing import call_chunk, chunk, text_chunk, with_shapes
+from pipeline.stage import Stage
+from pipeline.testing import call_chunk, chunk, make_stage, run_stage_in_channels, text_chunk, with_shapes
 
 A, B, FINISH, CALL = with_shapes([text_chunk("a"), text_chunk("b"), chunk(finish="stop"), call_chunk(0, arguments="c")])
 END = End(b"data: [DONE]\n\n")
@@ -30,6 +32,37 @@ def test_what_a_run_says():
     """Its shape, its texts, and all of them as one."""
     (run,) = runs_in([A, B])
     assert (run.shape, run.texts, run.text) == (A.shape, ["a", "b"], "ab")
+
+
+class Three(Stage):
+    """Finished after three chunks."""
+
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        self.left = 3
+
+    def feed(self, item):
+        """Count."""
+        self.left -= 1
+        self.finished = not self.left
+        return (item,)
+
+    def feed_run(self, run, out):
+        """Take as many as are left, or but one."""
+        taken = min(len(run.chunks), self.left if self.left % 2 else 1)
+        out += run.chunks[:taken]
+        self.left -= taken
+        self.finished = not self.left
+        return taken
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+async def test_nothing_is_fed_once_a_stage_is_finished(size):
+    """Also where it was finished by a run."""
+    chunks = with_shapes([text_chunk(text) for text in "abcdefg"])
+    stage = make_stage(Three)
+    given = await run_stage_in_channels(stage, [chunks[at : at + size] for at in range(0, 7, size)])
+    assert (given, stage.left) == (chunks[:3], 0)
 
 
 @given(st.lists(st.lists(st.sampled_from([A, B, FINISH, CALL, END]), max_size=5), max_size=20))

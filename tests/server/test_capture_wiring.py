@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterable
 
 import pytest
 import trio
 from click.testing import CliRunner
 from harness import DONE, ScriptedUpstream, call, chunk, gateway_and_upstream
 
+from pipeline import Chunk, Item, Stage
 from server.capture.reader import read_capture
 from server.cli import main
 
@@ -79,6 +81,29 @@ async def test_what_went_wrong_is_the_drop_reason(config_file, tmp_path, script,
     assert record["payload_complete"] is False
     found = record.get("response")
     assert (found["choices"][0]["message"]["content"] if found else None) == text
+
+
+class Breaks(Stage):
+    """Raises at the finish."""
+
+    def feed(self, item: Item) -> Iterable[Item]:
+        """Pass on, or raise."""
+        if isinstance(item, Chunk) and item.payload["choices"][0]["finish_reason"]:
+            raise ValueError
+        return (item,)
+
+
+async def test_a_stage_that_fails_behind_the_capture(config_file, tmp_path):
+    """The response is recorded, but not as complete: the client has got an error."""
+    stages = ["payload_capture", f"{__name__}:Breaks", "sse_encoder"]
+    script = [SCRIPT[0], chunk({}, finish="stop")]
+    async with gateway_and_upstream(ScriptedUpstream(script), stages=stages) as (gateway, _):
+        frames = await (await gateway.completion()).frames()
+        assert json.loads(frames[-1].data)["error"]["code"] == "stage_failed"
+        [record] = await captured(tmp_path / "captured", 1)
+    assert record["payload_complete"] is False
+    assert record["payload_drop_reason"].startswith("aggregation_failed:stage_failed")
+    assert record["response"]["choices"][0]["message"]["content"] == "Hi"
 
 
 async def test_a_client_that_leaves_is_recorded(config_file, tmp_path):

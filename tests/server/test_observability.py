@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import structlog
@@ -149,3 +151,23 @@ async def test_no_failure_brings_content_into_the_log(log, script, content_type)
             await line_of(log, f"r{stream}")
     assert "SECRET" not in json.dumps(log, default=str)
     assert "M" * 200 not in json.dumps(log, default=str)
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_traceback_shows_no_variables(style):
+    """A stage that raises has the text that was said in its variables; they are in no log, whatever is installed."""
+    code = f"""
+import structlog
+from server.logs import configure_logs
+configure_logs("info", "{style}")
+def feed(text):
+    raise ValueError("wrong")
+try:
+    feed("secret" + "content")
+except ValueError:
+    structlog.get_logger("callahead").exception("stage failed", stage="x")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "ValueError: wrong" in run.stderr
+    assert "in feed" in run.stderr
+    assert "secretcontent" not in run.stderr

@@ -256,6 +256,32 @@ class Looping(Stage):
         await super().run(receive, send)
 
 
+class Breaks(Stage):
+    """Raises at the finish."""
+
+    def feed(self, item):
+        """Pass on, or raise."""
+        if item.payload["choices"][0]["finish_reason"]:
+            raise ValueError
+        return (item,)
+
+
+@pytest.mark.parametrize("join", [False, True])
+async def test_a_stage_that_fails_behind_it(join):
+    """What is behind the capture makes no difference to it: it has seen a whole response."""
+    stage, records = made()
+
+    async def source(send):
+        await send.send([text_chunk("a")])
+        await send.send([text_chunk("b", finish="stop")])
+
+    stages = [("payload_capture", stage), ("breaks", make_stage(Breaks)), ("last", make_stage(Stage))]
+    async with open_pipeline(source, stages, join=join) as receive:
+        assert isinstance([item async for burst in receive for item in burst][-1], StreamError)
+    ((_, response, reason),) = records
+    assert (message_of(response)["content"], reason) == ("ab", None)
+
+
 STAGES = {"role_dedup": RoleDedup, "looping": Looping}
 
 

@@ -86,6 +86,24 @@ async def test_filling(ends, waited, autojump_clock):
     assert (await queue.take(9, 100))[0] == "a"
 
 
+async def test_a_pause_costs_no_item(autojump_clock):
+    """What would be too much beside what is in ends the pause instead of being lost; only then is more refused."""
+    queue = BoundedQueue(10, 100)
+    queue.offer("a", 40)
+    got = []
+
+    async def consume() -> None:
+        await queue.fill(5)
+        got.append((trio.current_time() - began, await queue.take(9, 10_000)))
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consume)
+        await trio.sleep(1)
+        assert [queue.offer("large", 5000), queue.offer("more", 1)] == [True, False]
+    assert got == [(1, ["a", "large"])]
+
+
 async def test_closing():
     """A closed queue takes nothing more, gives what is in, and then nothing; a waiting consumer is told."""
     queue = BoundedQueue(9, 10)

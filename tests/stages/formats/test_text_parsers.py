@@ -14,7 +14,7 @@ from pipeline.plan import DEFAULT_STAGES, make_plan
 from pipeline.registry import StageRegistry
 from pipeline.sse import Frame
 from pipeline.stage import RequestContext
-from pipeline.testing import call_chunk, check_conformance, chunk, make_stage, run_stage, text_chunk
+from pipeline.testing import call_chunk, check_conformance, chunk, make_stage, run_stage, text_chunk, with_shapes
 from stages.formats import call_ids
 from stages.reasoning_parser import ReasoningParser
 from stages.tool_call_parser import ToolCallParser
@@ -154,6 +154,18 @@ def test_what_is_held_goes_in_front_of_the_end(last):
     assert [held.payload for held in given[2:4]] == [{**envelope, "choices": [each]} for each in (text, value)]
     assert not any(evidence.complete for item in given[:4] for evidence in item.evidence)
     assert given[4:] == ([last] if last else [])
+
+
+@pytest.mark.parametrize("shaped", [False, True])
+def test_what_is_held_has_the_latest_envelope(shaped):
+    """The chunk that is made up for it has the envelope of the last chunk, whichever choice that was of."""
+    items = [text_chunk("<thi", choice=1), *(text_chunk(text) for text in ("Hello", " there", " you"))]
+    if not shaped:
+        for number, item in enumerate(items):
+            item.payload["created"] = number
+    *_, held = run_stage(thought_parser("basic"), with_shapes(items) if shaped else items)
+    assert held.payload["created"] == items[-1].payload["created"]
+    assert held.payload["choices"] == [{"index": 1, "delta": {"content": "<thi"}, "finish_reason": None}]
 
 
 def test_after_an_end_everything_passes():
