@@ -10,17 +10,9 @@ import trio
 from pipeline.driver import run_stage
 from pipeline.stage import Stage
 
-__all__ = ["DormantStages", "first_to_wake"]
+__all__ = ["DormantStages"]
 
 _Send: TypeAlias = trio.MemorySendChannel[list[Any]]
-
-
-def first_to_wake(stage: Stage, burst: list[Any]) -> int | None:
-    """Where the first item of a burst is that a stage must see; none if it sleeps on."""
-    try:
-        return stage.first_to_wake(burst)
-    except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
-        return 0
 
 
 class DormantStages:
@@ -96,7 +88,7 @@ class DormantStages:
                 if first is not None:
                     self._woken = place, first
                     return
-        except Exception:  # noqa: BLE001 - see first_to_wake
+        except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
             self._woken = place, 0
 
     def _behind(self, place: int) -> _Send:

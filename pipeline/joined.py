@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.dormant import first_to_wake
 from pipeline.driver import last_words, outcome
 from pipeline.errors import StageFailed, StreamFailure
 from pipeline.stage import Stage
@@ -92,7 +91,10 @@ class JoinedStages(Stage):
         for position, (name, stage) in enumerate(self._stages):
             passed: list[Any] = []
             if position in self._asleep:
-                first = first_to_wake(stage, items)
+                try:
+                    first = stage.first_to_wake(items)
+                except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
+                    first = 0
                 if first is None:
                     continue
                 self._asleep.remove(position)
