@@ -149,6 +149,32 @@ def test_memory(key):
     assert held < 2 * size
 
 
+def test_memory_of_many_calls():
+    """Of many short calls a fold holds less than twice what their response takes once it is parsed."""
+    tracemalloc.start()
+    try:
+        aggregate = Aggregate()
+        for index in range(1000):
+            opener = {
+                "index": index,
+                "id": f"call_{index}",
+                "type": "function",
+                "function": {"name": "f", "arguments": ""},
+            }
+            aggregate.feed(chunk([(0, "tool_calls", json.loads(json.dumps(opener)))]))
+            for _ in range(10):
+                aggregate.feed(chunk([(0, "tool_calls", {"index": index, "function": {"arguments": "tide "}})]))
+        held = tracemalloc.get_traced_memory()[0]
+        encoded = encode_json(aggregate.response())
+        before = tracemalloc.get_traced_memory()[0]
+        parsed = json.loads(encoded)
+        size = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(parsed["choices"][0]["message"]["tool_calls"]) == 1000
+    assert held < 2 * size
+
+
 # --- recorded streams ---------------------------------------------------------------------------------------------
 
 recorded = pytest.mark.skipif(not STREAMS.is_dir(), reason="the recorded streams are not part of the repository")
