@@ -132,7 +132,7 @@ def slow_reader(draft: Draft) -> Case:
     after seconds.
     """
     rng = draft.rng
-    talk = draft.talk("text", rng.randint(20, 150), width=100)
+    talk = draft.talk("text", rng.randint(20, 60), width=100)  # a small buffer may take 200 ms for each 2 KB
     max_bytes = rng.randint(500, 4000)
     pause = rng.random() * min(max_bytes, 2000) / _SLOWEST  # its buffer holds no more
     client = Reads(max_bytes=max_bytes, pause=pause, receive_buffer=4096)
