@@ -12,6 +12,7 @@ from pipeline.dormant import DormantStages
 from pipeline.driver import run_stage
 from pipeline.items import Item
 from pipeline.joined import joined
+from pipeline.sending_end import Send
 from pipeline.stage import Stage
 from pipeline.watching import WatchedEnd, WatchingStage
 
@@ -20,8 +21,6 @@ __all__ = ["Source", "open_pipeline"]
 Source: TypeAlias = Callable[[trio.MemorySendChannel[list[Item]]], Awaitable[None]]
 """Sends bursts until the stream ends, then returns. It closes nothing; ``BrokenResourceError`` from ``send`` means
 that downstream is done."""
-
-_Send: TypeAlias = trio.MemorySendChannel[list[Any]]
 
 CHANNEL_BURSTS = 0
 """Room for bursts between two stages. With none, a stage holds one burst and a slow client is felt at the source."""
@@ -64,19 +63,19 @@ async def open_pipeline(
             stage.let_go()
 
 
-def _connect(stages: Sequence[tuple[str, Stage]], send: _Send, nursery: trio.Nursery) -> _Send:
+def _connect(stages: Sequence[tuple[str, Stage]], send: Send, nursery: trio.Nursery) -> Send:
     """Start the tasks of stages, the last of which is to send there; gives what the source sends to."""
     asleep: DormantStages | None = None
     for (name, stage), is_pure in reversed(list(zip(stages, _pure_senders(stages), strict=True))):
         if is_pure and stage.can_sleep:
             if asleep is None:
                 asleep = DormantStages(send, nursery)
-                send = cast("_Send", asleep)
+                send = cast("Send", asleep)
             asleep.put_in_front(name, stage)
             continue
         asleep = None
         if is_pure and isinstance(stage, WatchingStage):
-            send = cast("_Send", WatchedEnd(stage, send))
+            send = cast("Send", WatchedEnd(stage, send))
         else:
             into, taken = trio.open_memory_channel[list[Any]](CHANNEL_BURSTS)
             nursery.start_soon(run_stage, stage, name, taken, send, name=f"stage {name}")

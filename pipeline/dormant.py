@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, cast
 
 import trio
 
 from pipeline.driver import run_stage
+from pipeline.sending_end import Send, SendingEnd
 from pipeline.stage import Stage
 
 __all__ = ["DormantStages"]
 
-_Send: TypeAlias = trio.MemorySendChannel[list[Any]]
 
-
-class DormantStages:
-    """The sending end of the channel to neighbouring stages that sleep, as far as whoever stands in front uses one.
+class DormantStages(SendingEnd):
+    """The sending end of the channel to neighbouring stages that sleep.
 
     Passes bursts by the stages until an item concerns one of them. Then a task of its own is started for that one, as
     for any stage; those in front of it and behind it sleep on.
@@ -26,9 +24,9 @@ class DormantStages:
         nursery: where tasks are to run.
     """
 
-    def __init__(self, send: _Send, nursery: trio.Nursery) -> None:
+    def __init__(self, send: Send, nursery: trio.Nursery) -> None:
+        super().__init__(send)
         self._asleep: list[tuple[str, Stage]] = []
-        self._send = send
         self._nursery = nursery
         self._judged: list[Any] | None = None
         self._woken: tuple[int, int] | None = None
@@ -60,27 +58,9 @@ class DormantStages:
             self._wake(place, behind)
         await self._send.send(burst)
 
-    def statistics(self) -> trio.MemoryChannelStatistics:
-        """Those of the channel that is sent to."""
-        return self._send.statistics()
-
-    def close(self) -> None:
-        """Close it."""
-        self._send.close()
-
-    def __enter__(self) -> Self:
-        """Close it at the end."""
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """See ``__enter__``."""
-        self._send.__exit__(exc_type, exc_value, tb)
-
     def _judge(self, burst: list[Any]) -> None:
         """Find the first stage that a burst wakes, and where; each item is asked about once."""
-        self._judged = burst
+        self._judged, self._woken = burst, None
         place = 0
         try:
             for place, (_, stage) in enumerate(self._asleep):
@@ -91,15 +71,15 @@ class DormantStages:
         except Exception:  # noqa: BLE001 - it is fed, and may raise where that is told of
             self._woken = place, 0
 
-    def _behind(self, place: int) -> _Send:
+    def _behind(self, place: int) -> Send:
         """The sending end for the stage at that place: those behind it sleep on."""
         if place + 1 == len(self._asleep):
             return self._send
         behind = DormantStages(self._send, self._nursery)
         behind._asleep = self._asleep[place + 1 :]
-        return cast("_Send", behind)  # as far as it is used
+        return cast("Send", behind)  # as far as it is used
 
-    def _wake(self, place: int, behind: _Send) -> None:
+    def _wake(self, place: int, behind: Send) -> None:
         """Start the task of the stage at that place."""
         name, stage = self._asleep[place]
         self._asleep = self._asleep[:place]

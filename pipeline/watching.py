@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import trio
 
 from pipeline.items import Item
+from pipeline.sending_end import Send, SendingEnd
 from pipeline.stage import RequestContext, Stage
 
 __all__ = ["WatchedEnd", "WatchingStage"]
@@ -73,17 +74,17 @@ class WatchingStage(Stage):
             self.context.observer.stage_failed(self.name, error)
 
 
-class WatchedEnd:
-    """The sending end of a channel, as far as whoever stands in front of it uses one, with somebody looking on.
+class WatchedEnd(SendingEnd):
+    """The sending end of a channel, with somebody looking on.
 
     Args:
         stage: who looks on.
         send: where it sends to.
     """
 
-    def __init__(self, stage: WatchingStage, send: trio.MemorySendChannel[list[Any]]) -> None:
+    def __init__(self, stage: WatchingStage, send: Send) -> None:
+        super().__init__(send)
         self._stage = stage
-        self._send = send
         self._is_broken = False
 
     def send_nowait(self, burst: list[Any]) -> None:
@@ -104,22 +105,10 @@ class WatchedEnd:
             raise
         self._stage.show(burst)
 
-    def statistics(self) -> trio.MemoryChannelStatistics:
-        """Those of the channel that is sent to."""
-        return self._send.statistics()
-
-    def close(self) -> None:
-        """Close it."""
-        self._send.close()
-
-    def __enter__(self) -> Self:
-        """Close it at the end."""
-        return self
-
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Close it; without an error that is the end of the source."""
         if exc_type is None and not self._is_broken:
             self._stage.close()
-        self._send.__exit__(exc_type, exc_value, tb)
+        super().__exit__(exc_type, exc_value, tb)

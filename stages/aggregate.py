@@ -111,7 +111,8 @@ class Aggregate:
     def response(self) -> Payload:
         """The response of the chunks so far. Costs its size; more chunks may follow."""
         known = {"id": "", "created": 0, "model": "", **self._envelope}
-        known.pop("object", None)
+        for key in ("object", "choices"):  # a text instead of choices has no place
+            known.pop(key, None)
         keys = sorted(self._choices, key=lambda key: (isinstance(key, str), key))
         return {
             "id": known.pop("id"),

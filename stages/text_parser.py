@@ -172,18 +172,20 @@ class TextParser(Stage):
         if state is None:
             return False
         if not state.is_over:
-            reader = state.readers.get(shape.key)
-            if reader is None or not reader.passes(text):
+            key = shape.key if shape.fragment is None else "tool_calls"
+            reader = state.readers.get(key)
+            if key in state.watched if reader is None else not reader.passes(text):
                 return False
         self._last = shape.payload
         return True
 
     def _passes(self, payload: Payload) -> bool:
-        """Whether all that a chunk has to read is one text that goes out as it is. It counts as read then.
+        """Whether a chunk has nothing to read, or one text that goes out as it is. It counts as read then.
 
         A short cut for nearly every chunk of an answer without markup; ``_read`` would not change them either.
         """
         choices = payload.get("choices")
+        # As reports_error begins; calling it for each chunk would cost more than the rest of this line.
         if type(choices) is not list or len(choices) != 1 or "error" in payload or payload.get("object") == "error":
             return False
         (choice,) = choices
@@ -204,7 +206,7 @@ class TextParser(Stage):
                     return False
                 reader, text = state.readers[key], value
         self._last = payload
-        return reader is not None and reader.passes(text)
+        return reader is None or reader.passes(text)
 
     def _read(self, chunk: Chunk) -> Chunk:
         choices = chunk.payload.get("choices")

@@ -15,6 +15,8 @@ import sys
 import time
 from typing import Any
 
+_TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+"""Without any a parser of tool calls has nothing to do."""
 _STAMP = re.compile(rb'"t":"(\d{19})"')
 _END = b"0\r\n\r\n"
 
@@ -36,7 +38,8 @@ class Load:
     def __init__(self, port: int, streams: int, concurrent: int, model: str, events: str) -> None:
         self.port = port
         self.left = streams
-        body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "hi"}]}).encode()
+        request = {"model": model, "stream": True, "messages": [{"role": "user", "content": "hi"}], "tools": _TOOLS}
+        body = json.dumps(request).encode()
         asked = f"callahead-events: {events}\r\n" if events else ""
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n{asked}"

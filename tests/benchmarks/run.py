@@ -17,6 +17,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,10 +104,13 @@ def measure(scene: dict[str, Any], port: int, pid: int | None, events: str) -> d
     return figures
 
 
-def contenders(upstream_port: int) -> dict[str, tuple[list[str], int, str, dict[str, str]]]:
+def contenders(upstream_port: int, folder: Path) -> dict[str, tuple[list[str], int, str, dict[str, str]]]:
     """What is measured: a command, its port, the events that are asked for, its environment."""
     url = f"http://127.0.0.1:{upstream_port}/v1"
-    ports = [free_port() for _ in range(4)]
+    ports = [free_port() for _ in range(6)]
+    capture = folder / "capture.toml"
+    capture.write_text('[capture]\nsinks = ["file"]\n')
+    parsers = ["--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"]
     gateway = [sys.executable, "-m", "server", "serve", "--upstream", url, "--port"]
     quiet = {"CALLAHEAD_LOG_LEVEL": "warning"}
     yardstick = [sys.executable, str(HERE / "yardstick.py"), url, str(ports[0])]
@@ -120,6 +124,8 @@ def contenders(upstream_port: int) -> dict[str, tuple[list[str], int, str, dict[
             EVENTS,
             {**quiet, "CALLAHEAD_PIPELINE_JOIN": "true"},
         ),
+        "callahead, captured": ([*gateway, str(ports[4]), "--config", str(capture)], ports[4], EVENTS, quiet),
+        "callahead, parsers": ([*gateway, str(ports[5]), *parsers], ports[5], EVENTS, quiet),
     }
 
 
@@ -127,13 +133,16 @@ def run(rounds: int, names: list[str]) -> dict[str, dict[str, dict[str, Any]]]:
     """All scenes, all contenders, interleaved; the median of each figure."""
     upstream_port = free_port()
     results: dict[str, dict[str, dict[str, Any]]] = {}
-    with process(sys.executable, str(HERE / "upstream.py"), str(upstream_port), port=upstream_port):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        process(sys.executable, str(HERE / "upstream.py"), str(upstream_port), port=upstream_port),
+    ):
         for name in names:
             scene = SCENES[name]
             samples: dict[str, list[dict[str, Any]]] = {}
             for _ in range(rounds):
                 samples.setdefault("ceiling", []).append(measure(scene, upstream_port, None, ""))
-                for who, (argv, port, events, env) in contenders(upstream_port).items():
+                for who, (argv, port, events, env) in contenders(upstream_port, Path(folder)).items():
                     with process(*argv, port=port, env=env) as pid:
                         measure({**scene, "streams": 2, "concurrent": 2, "model": "text:20:1:0"}, port, pid, events)
                         samples.setdefault(who, []).append(measure(scene, port, pid, events))

@@ -7,6 +7,7 @@ from folding import fold, fold_message
 from notation import FIN, A, C, R, c1, chunk, t
 
 from pipeline.chunks import encode_json
+from pipeline.testing import text_chunk
 from stages.aggregate import Aggregate, AggregateOptions
 
 ONE = AggregateOptions(parallel_tool_calls=False)
@@ -390,3 +391,11 @@ def test_cut(chunks, message):
         aggregate.feed(chunk(parts))
     cut = aggregate.cut()
     assert cut is None if message is None else message in cut.message
+
+
+def test_choices_that_are_none():
+    """What stands instead of a list of choices, or of an object, takes no place of the response's."""
+    chunks = [text_chunk("a").payload, {"choices": "none", "object": "x"}, {"choices": {"index": 0}}]
+    response = fold(chunks)
+    assert response["object"] == "chat.completion"
+    assert [choice["message"]["content"] for choice in response["choices"]] == ["a"]

@@ -12,6 +12,7 @@ from pipeline.errors import PlanError, StreamCut
 from pipeline.items import Chunk, End, Evidence, StreamError, Verbatim
 from pipeline.plan import DEFAULT_STAGES, make_plan
 from pipeline.registry import StageRegistry
+from pipeline.runs import runs_in
 from pipeline.sse import Frame
 from pipeline.stage import RequestContext
 from pipeline.testing import call_chunk, check_conformance, chunk, make_stage, run_stage, text_chunk, with_shapes
@@ -154,6 +155,25 @@ def test_what_is_held_goes_in_front_of_the_end(last):
     assert [held.payload for held in given[2:4]] == [{**envelope, "choices": [each]} for each in (text, value)]
     assert not any(evidence.complete for item in given[:4] for evidence in item.evidence)
     assert given[4:] == ([last] if last else [])
+
+
+@pytest.mark.parametrize(
+    ("parser", "items"),
+    [
+        (thought_parser(), [call_chunk(0, "c", "f", "{"), *(call_chunk(0, arguments=text) for text in "abc")]),
+        (tool_parser(), [call_chunk(0, "c", "f", "{"), *(call_chunk(0, arguments=text) for text in "abc")]),
+        (thought_parser(), [text_chunk("Well,"), *(text_chunk(text) for text in "abc")]),
+        (tool_parser(), [text_chunk("Well,"), *(text_chunk(text) for text in "abc")]),
+    ],
+)
+def test_what_is_none_of_its_business_is_taken_as_a_run(parser, items):
+    """Calls that the upstream makes itself, and plain text, cost one look a run, and chunks alone no editing."""
+    first, *others = with_shapes(items)
+    assert parser.first_to_wake([first]) is None
+    (run,) = runs_in(others)
+    out: list = []
+    assert (parser.feed_run(run, out), out) == (3, others)
+    assert all(parser.first_to_wake([text_chunk("d")]) is None for _ in range(2))
 
 
 @pytest.mark.parametrize("shaped", [False, True])
